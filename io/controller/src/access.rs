@@ -1,4 +1,4 @@
-//! Who may do what: tokens in requests, and bodies of bounded size.
+//! Authorization of requests by tokens, and bodies of limited size.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, ErrorResponse> {
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
     let Some(text) = text else {
-        let error = "a token is needed: the header `Authorization: Bearer TOKEN`";
+        let error = "the request has no token; send the header `Authorization: Bearer TOKEN`";
         return Err(ErrorResponse::new(StatusCode::UNAUTHORIZED, error));
     };
     let caller = app.tokens.caller(text, &app.database).await.map_err(|error| {
@@ -47,7 +47,7 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, ErrorResponse> {
     Ok(caller)
 }
 
-/// Lets in those who have one of these roles.
+/// The caller, if its token has one of these roles.
 async fn caller_with_role(
     roles: &[Role],
     parts: &Parts,
@@ -59,7 +59,7 @@ async fn caller_with_role(
     }
     let roles: Vec<String> = roles.iter().map(Role::to_string).collect();
     let error = format!(
-        "the token of {} is for a {}; this needs one for: {}",
+        "the token of {} has the role {}; this request needs a token with one of the roles: {}",
         caller.name,
         caller.role,
         roles.join(", ")
@@ -71,12 +71,12 @@ async fn router_name(parts: &mut Parts) -> Result<String, ErrorResponse> {
     let path = Path::<String>::from_request_parts(parts, &()).await;
     let name = path.ok().map(|Path(name)| name).filter(|name| is_name(name));
     name.ok_or_else(|| {
-        let error = "a router's name has 1 to 64 of A-Z a-z 0-9 . _ -";
+        let error = "the router's name in the path is invalid: use 1 to 64 of A-Z a-z 0-9 . _ -";
         ErrorResponse::new(StatusCode::BAD_REQUEST, error)
     })
 }
 
-/// The router that a request is about, which makes it itself, and with which token.
+/// A request of a router about itself: its name, and the caller.
 pub(crate) struct OwnRouter(pub(crate) String, pub(crate) Caller);
 
 impl FromRequestParts<Arc<App>> for OwnRouter {
@@ -90,7 +90,7 @@ impl FromRequestParts<Arc<App>> for OwnRouter {
     }
 }
 
-/// The router that a request is about: its own, or of one who sees everything.
+/// A request about a router, by that router or by someone who may see all routers.
 pub(crate) struct RouterReader(pub(crate) String);
 
 impl FromRequestParts<Arc<App>> for RouterReader {
@@ -111,11 +111,12 @@ fn check_own_name(caller: &Caller, name: &str) -> Result<(), ErrorResponse> {
     if caller.name == name {
         return Ok(());
     }
-    let error = format!("the token is for router {}, not for {name}", caller.name);
+    let error =
+        format!("the token is for router {}, not for {name}; use the token of {name}", caller.name);
     Err(ErrorResponse::new(StatusCode::FORBIDDEN, error))
 }
 
-/// Who registers and withdraws files.
+/// A request to register or withdraw files.
 pub(crate) struct ProducerCaller(pub(crate) Caller);
 
 impl FromRequestParts<Arc<App>> for ProducerCaller {
@@ -126,6 +127,7 @@ impl FromRequestParts<Arc<App>> for ProducerCaller {
     }
 }
 
+/// A request to see routers, plans and events.
 pub(crate) struct Reader;
 
 impl FromRequestParts<Arc<App>> for Reader {
@@ -136,7 +138,7 @@ impl FromRequestParts<Arc<App>> for Reader {
     }
 }
 
-/// Who sees files: everybody but routers.
+/// A request to see files; all roles but routers may.
 pub(crate) struct FileReader;
 
 impl FromRequestParts<Arc<App>> for FileReader {
@@ -148,19 +150,20 @@ impl FromRequestParts<Arc<App>> for FileReader {
     }
 }
 
-/// A body that is as its schema says. It may come deflated, and is then as large as others at most.
+/// A JSON body that matches its schema. It may be compressed (`deflate`); the size limit applies to
+/// the inflated body as well.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = ErrorResponse;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, ErrorResponse> {
-        // Before anybody is asked to send it.
+        // Refuse a large body before the client is asked to send it (`Expect: 100-continue`).
         if request.body().size_hint().lower() > app.body_bytes_max as u64 {
             return Err(too_large(app));
         }
         let late = |_| {
-            let error = "the body takes too long to arrive";
+            let error = "the body did not arrive in time; send the request again";
             ErrorResponse::new(StatusCode::REQUEST_TIMEOUT, error)
         };
         let read = async {
@@ -172,7 +175,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
             Err(JsonRejection::JsonDataError(error)) => {
                 let error = std::error::Error::source(&error).map_or_else(
                     || error.body_text(),
-                    |cause| format!("the body is not as it must be: {cause}"),
+                    |cause| format!("the body does not match its schema: {cause}"),
                 );
                 Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, error))
             }
@@ -183,11 +186,11 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
 
 fn too_large(app: &App) -> ErrorResponse {
     let max = app.body_bytes_max;
-    let error = format!("the body is larger than {max} octets; send it in parts");
+    let error = format!("the body is larger than {max} bytes; send it in several requests");
     ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, error)
 }
 
-/// What axum does not take.
+/// The error for a body that axum refuses.
 fn not_read(app: &App, status: StatusCode, text: String) -> ErrorResponse {
     match status {
         StatusCode::PAYLOAD_TOO_LARGE => too_large(app),
@@ -195,7 +198,7 @@ fn not_read(app: &App, status: StatusCode, text: String) -> ErrorResponse {
     }
 }
 
-/// The content codings of a body, without the one that changes nothing.
+/// The content codings of a body, without `identity`.
 fn codings(request: &Request) -> Vec<&[u8]> {
     let lists = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings = lists.flat_map(|list| list.as_bytes().split(|octet| *octet == b','));
@@ -203,13 +206,14 @@ fn codings(request: &Request) -> Vec<&[u8]> {
     codings.map(<[u8]>::trim_ascii).filter(|coding| !is_none(coding)).collect()
 }
 
-/// A request with its body as it was before it was deflated (RFC 9110, 8.4.1.2), if it was.
+/// The request with its body inflated, if it is compressed (RFC 9110, 8.4.1.2).
 async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, ErrorResponse> {
     match codings(&request)[..] {
         [] => return Ok(request),
         [coding] if coding.eq_ignore_ascii_case(b"deflate") => {}
         _ => {
-            let error = "a body comes as it is or with `Content-Encoding: deflate`";
+            let error =
+                "this content coding is not supported; send the body as it is or with `deflate`";
             return Err(ErrorResponse::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
         }
     }
@@ -222,7 +226,10 @@ async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Error
     let octets = decompress_to_vec_zlib_with_limit(&octets, app.body_bytes_max);
     let octets = octets.map_err(|error| match error.status {
         TINFLStatus::HasMoreOutput => too_large(app),
-        _ => ErrorResponse::new(StatusCode::BAD_REQUEST, "the body is not deflated as it says"),
+        _ => ErrorResponse::new(
+            StatusCode::BAD_REQUEST,
+            "the body says `Content-Encoding: deflate` but is not a valid zlib stream",
+        ),
     })?;
     Ok(Request::from_parts(parts, octets.into()))
 }

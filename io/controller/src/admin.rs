@@ -1,4 +1,4 @@
-//! What an operator does at the database itself, also while the controller runs.
+//! Changes that an operator makes directly in the database, also while controllers run.
 
 use tokio::runtime::Builder;
 use weir_wire::Name;
@@ -8,7 +8,7 @@ use crate::config::StartError;
 use crate::database::{Database, DatabaseError, DatabaseLocation, Record};
 use crate::token::{Role, Token};
 
-/// Who changes tokens: whoever may write to the database.
+/// The actor of audit lines for changes from the command line.
 const SHELL: &str = "command line";
 
 async fn with<T>(
@@ -31,9 +31,11 @@ fn record(action: &'static str, detail: String) -> Record {
     Record::Audit { at_ms: WallClock::default().now_ms(), who: SHELL.to_owned(), action, detail }
 }
 
-/// Makes a token that holds for `expires_after_ms` milliseconds, or for ever, and returns its text,
-/// which nobody can read again. A producer registers files below `prefixes`, and routes lead to a
-/// router for prefixes below them; to other roles they mean nothing.
+/// Creates a token and returns its text, which cannot be read again later. It is valid for
+/// `expires_after_ms` milliseconds, or without limit.
+///
+/// A producer may register files below `prefixes`. A router gets routes for prefixes below them.
+/// They have no effect for other roles.
 pub fn add_token(
     database: &DatabaseLocation,
     role: Role,
@@ -53,13 +55,13 @@ pub fn add_token(
     Ok(text)
 }
 
-/// All tokens, the oldest first. The log says which cannot be read.
+/// All tokens, the oldest first. Rows that cannot be read are logged.
 pub fn tokens(database: &DatabaseLocation) -> Result<Vec<Token>, StartError> {
     block_on(with(database, async |database| Ok(database.tokens().await?.read)))
 }
 
-/// Removes a token by what it is listed by. Says whether there was one. A controller that runs lets
-/// its holder in for a few seconds more.
+/// Removes a token by its id. Returns whether it existed. Running controllers accept it for a few
+/// more seconds.
 pub fn remove_token(database: &DatabaseLocation, id: &str) -> Result<bool, StartError> {
     let record = record("token removed", id.to_owned());
     block_on(with(database, async |database| database.remove_token(id, record).await))

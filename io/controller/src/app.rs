@@ -1,4 +1,4 @@
-//! What all requests share: the controller with who waits for its configurations, the database, the
+//! State that all requests share: the controller with its waiting routers, the database, and the
 //! tokens.
 
 use std::collections::BTreeMap;
@@ -19,16 +19,16 @@ use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
 
-/// Who does what no token's holder does.
+/// The actor of audit lines about the controller's own actions.
 const CONTROLLER: &str = "controller";
 
-/// Between two lines of the audit about names that one caller may not register.
+/// Minimum time between two audit lines about names that one caller may not register.
 const AUDIT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// For so long it is told that the database has taken no file, if none is registered meanwhile.
+/// How long a failed registration counts as a sign that the database is unavailable.
 const WRITE_FAILURE_SHOWN: Duration = Duration::from_secs(30);
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct App {
     pub(crate) clock: Clock,
     pub(crate) wall_clock: WallClock,
@@ -37,35 +37,35 @@ pub(crate) struct App {
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Metrics,
     pub(crate) slots: Arc<ConnectionSlots>,
-    /// Octets of a request's body, at most.
+    /// Maximum size of a request's body in bytes.
     pub(crate) body_bytes_max: usize,
-    /// Whether the program is to end: who waits for news gets none.
+    /// Set when the program stops. Waiting requests then end.
     pub(crate) stopping: watch::Receiver<bool>,
-    /// Its number among the controllers of the database.
+    /// The number of this controller among those of the database.
     pub(crate) run: AtomicU64,
-    /// What other controllers have written is taken up, and files are registered and withdrawn, one
-    /// after the other, in memory as in the database.
+    /// Held while changes of other controllers are adopted, and while a file is registered or
+    /// withdrawn. So these happen one after the other, in memory and in the database.
     pub(crate) follower: tokio::sync::Mutex<Follower>,
-    /// Other controllers of the database that run, by address.
+    /// Addresses of other running controllers of the database.
     pub(crate) other_urls: Mutex<Vec<String>>,
-    known: Mutex<ControllerState>,
-    /// Why the database took no file when it was given one last, and when that was.
+    state: Mutex<ControllerState>,
+    /// Why the last registration was not written, and when.
     write_failure: Mutex<Option<(OutageCause, Instant)>>,
-    /// Why what other controllers write cannot be read at present, if it cannot.
+    /// Why changes of other controllers cannot be read at present, if they cannot.
     read_failure: Mutex<Option<String>>,
-    /// When the audit was told last that a caller may not register a name.
+    /// When the last audit line about a refused name was written, by caller.
     refusals_audited: Mutex<BTreeMap<String, Instant>>,
 }
 
-/// The controller, and what its decisions do not need.
+/// The controller, with what its decisions do not need.
 pub(crate) struct ControllerState {
     pub(crate) controller: Controller,
-    /// Routers that controllers heard before this one began, with the number of each, until they
-    /// are here or lost.
+    /// Routers that reported to any controller before this one started, with the number of that
+    /// controller. A router is removed from here when it reports or is lost.
     restored_routers: BTreeMap<String, u64>,
     /// When each router reported last, in milliseconds since 1970.
     pub(crate) seen_ms: BTreeMap<String, u64>,
-    /// The number of each router's configuration, for those who wait for a higher one.
+    /// The generation of each router's configuration, for requests that wait for a higher one.
     generations: BTreeMap<String, watch::Sender<u64>>,
     published_generation: u64,
 }
@@ -76,17 +76,18 @@ impl ControllerState {
         Self { controller, restored_routers: former, seen_ms, generations, published_generation: 0 }
     }
 
-    /// News of a router's configuration; none of a router that is not there.
+    /// Notifications about a router's configuration; none if the router is not present.
     pub(crate) fn subscribe(&self, router: &str) -> Option<watch::Receiver<u64>> {
         self.generations.get(router).map(watch::Sender::subscribe)
     }
 
-    /// How many wait for news of any configuration.
+    /// The number of requests that wait for a configuration.
     pub(crate) fn waiting_count(&self) -> usize {
         self.generations.values().map(watch::Sender::receiver_count).sum()
     }
 
-    /// What is to be written of what has come to pass, and those who wait are woken.
+    /// Converts events into records for the database, and wakes requests that wait for
+    /// configurations.
     fn drain_events(&mut self, at_ms: u64) -> Vec<Record> {
         let mut records = Vec::new();
         for event in self.controller.take_events() {
@@ -114,7 +115,8 @@ impl ControllerState {
                     tracing::warn!(
                         router,
                         at,
-                        "two routers report by one name; this one is refused"
+                        "two routers report by one name; this one is refused: give it a name of \
+                         its own"
                     );
                     ("two of one name", format!("{router}: the one at {at} is refused"))
                 }
@@ -122,7 +124,10 @@ impl ControllerState {
                     ("does not keep", format!("{router}: {segments} segments of {object}"))
                 }
                 Event::LimitExceeded { router, bound, count } => {
-                    tracing::warn!(router, %bound, count, "what a router says does not count");
+                    tracing::warn!(
+                        router, %bound, count,
+                        "a router exceeds a limit; the excess is ignored"
+                    );
                     ("does not count", format!("{router}: {count} beyond bound {bound}"))
                 }
             };
@@ -141,7 +146,7 @@ impl ControllerState {
 
 impl App {
     pub(crate) fn new(
-        known: ControllerState,
+        state: ControllerState,
         database: Database,
         tokens: Tokens,
         follower: Follower,
@@ -161,27 +166,27 @@ impl App {
             run: AtomicU64::new(follower.run),
             follower: tokio::sync::Mutex::new(follower),
             other_urls: Mutex::default(),
-            known: Mutex::new(known),
+            state: Mutex::new(state),
             write_failure: Mutex::default(),
             read_failure: Mutex::default(),
             refusals_audited: Mutex::default(),
         }
     }
 
-    /// Looks at what is known, or changes it. What has come to pass is written afterwards.
+    /// Runs `act` with the state. The records of its events are queued afterwards.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ControllerState) -> T) -> T {
-        let mut known = self.lock();
-        let result = act(&mut known);
-        let records = known.drain_events(self.wall_clock.now_ms());
-        drop(known);
+        let mut state = self.lock();
+        let result = act(&mut state);
+        let records = state.drain_events(self.wall_clock.now_ms());
+        drop(state);
         if !records.is_empty() {
             self.journal.push(records);
         }
         result
     }
 
-    /// A name is not registered, as it is below no prefix of the token. The audit has one line a
-    /// minute of each caller.
+    /// A caller may not register a name because no prefix of its token covers it. The audit gets at
+    /// most one line a minute for each caller.
     pub(crate) fn audit_refused_name(&self, who: &str, name: &Name) {
         let mut told = self.refusals_audited.lock().unwrap_or_else(PoisonError::into_inner);
         if told.get(who).is_some_and(|at| at.elapsed() < AUDIT_INTERVAL) {
@@ -193,31 +198,31 @@ impl App {
         self.journal.push([Record::Audit { at_ms, who, action: "file refused", detail }]);
     }
 
-    /// Takes note of whether the database has taken a change.
+    /// Records whether the database has written a change.
     pub(crate) fn note_write<T>(&self, changed: &Result<T, DatabaseError>) {
         let failed = changed.as_ref().err();
-        // Somebody else was first: it is well.
+        // Another controller was first. The database works.
         let failed = failed.filter(|error| !matches!(error, DatabaseError::Conflict));
         let untaken = failed.map(|error| (error.outage_cause(), Instant::now()));
         *self.write_failure.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
     }
 
-    /// Takes note of whether what the database holds could be read.
+    /// Records whether changes of other controllers could be read.
     pub(crate) fn note_read(&self, followed: &Result<(), DatabaseError>) {
         let why = followed.as_ref().err().map(DatabaseError::to_string);
         let mut unread = self.read_failure.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(error), None) = (&why, &*unread) {
-            tracing::warn!(error, "what other controllers write is not read; it is tried again");
+            tracing::warn!(error, "changes of other controllers cannot be read; retrying");
         }
         *unread = why;
     }
 
-    /// Why what other controllers write cannot be read at present, if it cannot.
+    /// Why changes of other controllers cannot be read at present, if they cannot.
     pub(crate) fn read_failure(&self) -> Option<String> {
         self.read_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why the database takes nothing, as far as that was tried lately.
+    /// Why the database does not write, as far as recent attempts show.
     pub(crate) fn outage(&self) -> Option<OutageCause> {
         let untaken = *self.write_failure.lock().unwrap_or_else(PoisonError::into_inner);
         let untaken = untaken.filter(|(_, at)| at.elapsed() < WRITE_FAILURE_SHOWN);
@@ -225,6 +230,6 @@ impl App {
     }
 
     fn lock(&self) -> MutexGuard<'_, ControllerState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

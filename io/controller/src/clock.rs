@@ -1,4 +1,4 @@
-//! What time it is: for decisions a clock that only goes forward, for people the one on the wall.
+//! Clocks: a monotonic one for decisions, and the wall clock for people and expiry.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use weir_base::Instant;
 
-/// It is asked several times a second. What is longer between two questions is not reckoned: the
-/// program or its machine stood still, and routers that reported meanwhile could not be heard.
+/// The clock is read several times a second. A longer gap counts as this long: the program or the
+/// machine was suspended, and routers could not report in that time.
 const STEP_MAX: Duration = Duration::from_secs(1);
 
-/// The clock of decisions, which counts from the start of the program while that runs.
+/// The clock for decisions. It counts from the start of the program, while the program runs.
 pub(crate) struct Clock {
-    /// When it was asked last, and what it said then.
+    /// When it was read last, and the time it showed.
     last: Mutex<(StdInstant, Duration)>,
 }
 
@@ -35,15 +35,15 @@ impl Clock {
     }
 }
 
-/// The machine's clock on the wall. Where it is off, only tokens that expire and texts for people
-/// suffer: nothing else is decided by it, nor by times that another clock has written.
+/// The system's wall clock. An error of it affects only the expiry of tokens and displayed times.
+/// No other decision depends on it, or on times that another clock has written.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {
-    /// By how much it differs from the machine's: so it can be tried what one does that is off.
+    /// Its offset from the system clock, for tests with a wrong clock.
     ahead_ms: Arc<AtomicI64>,
 }
 
-/// A clock that is ahead of the machine's by as many milliseconds as this says at the time.
+/// A clock with an offset in milliseconds that can change at any time.
 impl From<Arc<AtomicI64>> for WallClock {
     fn from(ahead_ms: Arc<AtomicI64>) -> Self {
         Self { ahead_ms }
@@ -68,13 +68,13 @@ impl PartialEq for WallClock {
 
 impl Eq for WallClock {}
 
-/// A time on the wall in milliseconds since 1970, for people.
+/// A wall time in milliseconds since 1970, to display.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct WallTime(pub(crate) u64);
 
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// Seconds up to the year 9999, the last that there is a text for.
+        /// Seconds until the end of the year 9999, the last year that can be formatted.
         const LAST_S: u64 = 253_402_300_799;
         let time = UNIX_EPOCH + Duration::from_secs((self.0 / 1000).min(LAST_S));
         f.write_str(&httpdate::fmt_http_date(time))
@@ -92,7 +92,7 @@ mod tests {
         let at = |ms| clock.at(begin + Duration::from_millis(ms)).as_ns() / 1_000_000;
         assert_eq!((at(200), at(400)), (200, 400));
         assert_eq!((at(3_600_400), at(3_600_600)), (1400, 1600));
-        // It never goes back.
+        // It never runs backwards.
         assert_eq!((at(100), at(3_600_700)), (1600, 1700));
     }
 

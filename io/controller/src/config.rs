@@ -1,4 +1,4 @@
-//! What a controller is started with, and why it is not.
+//! The configuration of a controller, and errors at its start.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,29 +11,29 @@ use crate::clock::WallClock;
 use crate::database::{DatabaseError, DatabaseLocation};
 use crate::journal::RowsKept;
 
-/// What a [`Server`](crate::Server) is started with.
+/// The configuration of a [`Server`](crate::Server).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Where it listens. Without TLS this is loopback.
+    /// The address to listen on. Without TLS it must be a loopback address.
     pub listen: SocketAddr,
     pub database: DatabaseLocation,
-    /// Octets that the file of an SQLite database may take, at most.
+    /// Maximum size of an SQLite database file in bytes.
     pub database_bytes_max: Option<u64>,
-    /// Certificate and key; without them tokens travel as plain text.
+    /// Certificate and key. Without them tokens are sent unencrypted.
     pub tls: Option<TlsFiles>,
-    /// Whether it listens beyond loopback without TLS.
+    /// Whether it may listen beyond loopback without TLS.
     pub insecure: bool,
     pub threads: usize,
-    /// Octets of a request's body, at most.
+    /// Maximum size of a request's body in bytes.
     pub body_bytes_max: usize,
-    /// Connections at a time, at most.
+    /// Maximum number of simultaneous connections.
     pub connections_max: usize,
-    /// Requests of one token in a second, at most; it may send as many at once.
+    /// Maximum rate of requests with one token, per second; also the maximum burst.
     pub requests_per_second_max: NonZeroU32,
     /// How many old rows the database keeps.
     pub rows_kept: RowsKept,
     pub controller: ControllerConfig,
-    /// What time it is for people, and for tokens that expire.
+    /// The clock for audit times and for the expiry of tokens.
     pub wall_clock: WallClock,
 }
 
@@ -58,25 +58,25 @@ impl Default for Config {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Its certificate, followed by those between it and the root.
+    /// The server certificate, followed by intermediate certificates.
     pub certificate: PathBuf,
     pub key: PathBuf,
-    /// Certificates of authorities: who connects must have a certificate of one of them.
+    /// Certificates of authorities. If set, clients need a certificate issued by one of them.
     pub clients: Option<PathBuf>,
 }
 
 /// Why a controller does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Tokens would travel as plain text.
+    /// Tokens would be sent unencrypted.
     #[error(
-        "{0} is beyond this machine, where tokens must not travel as plain text; set \
+        "{0} is reachable from other machines, and tokens must not be sent unencrypted; set \
          tls_certificate and tls_key, or insecure = true if the network is trusted"
     )]
     NoTls(SocketAddr),
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
-    /// A file for TLS is of no use.
+    /// A file for TLS cannot be used.
     #[error("{what} in {path} cannot be used: {why}")]
     Tls { what: &'static str, path: PathBuf, why: String },
     #[error("{place}: {error}")]

@@ -1,10 +1,12 @@
-//! Who has which connections: strangers, who have shown no token yet, and callers with one.
+//! Connection slots, so that clients without a valid token cannot lock others out.
 //!
-//! A quarter of all connections is for strangers, and a quarter of that for one host of theirs.
-//! When either is full, a new stranger takes the place of the oldest one, so that a caller who is
-//! quick to show a token gets in, also from a host that holds as many connections as it may. Three
-//! quarters are for callers with tokens, who are never closed for others. Where these are full,
-//! more of them stay among the strangers.
+//! A connection starts as anonymous: it has not shown a token yet. A quarter of all slots is for
+//! anonymous connections, and one host may use a quarter of these. When either limit is reached, a
+//! new connection evicts the oldest anonymous one. So a client that shows its token quickly gets
+//! in, even from a host that uses all of its slots.
+//!
+//! The other three quarters are for authenticated connections, which are never evicted. When these
+//! are full, further authenticated connections stay in the anonymous slots.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A stranger's part of all connections, and a host's part of those: one in so many.
+/// Anonymous connections get this fraction of all slots, and one host gets this fraction of those.
 const SHARE_DIVISOR: usize = 4;
 
-/// An address of IPv4, or a network of IPv6 of 64 bits, which one host may have whole.
+/// An IPv4 address, or an IPv6 network of 64 bits, because one host may use all addresses of it.
 type Host = IpAddr;
 
 fn host_of(address: IpAddr) -> Host {
@@ -25,7 +27,7 @@ fn host_of(address: IpAddr) -> Host {
     }
 }
 
-/// All connections of a server.
+/// The slots of a server.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     authenticated_max: usize,
@@ -34,19 +36,20 @@ pub(crate) struct ConnectionSlots {
     table: Mutex<SlotTable>,
 }
 
+/// The connections by state.
 #[derive(Debug, Default)]
 struct SlotTable {
-    /// Strangers by host and age, with what closes each.
+    /// Anonymous connections by host and age, each with the notification that closes it.
     anonymous: BTreeMap<(Host, u64), Arc<Notify>>,
     counts: BTreeMap<Host, usize>,
     authenticated: usize,
-    /// How many strangers were closed for others.
+    /// The number of evicted connections.
     evicted: u64,
     next_number: u64,
 }
 
 impl SlotTable {
-    /// Takes a stranger out; whether it was among them.
+    /// Removes an anonymous connection. Returns its notification if it was there.
     fn remove(&mut self, host: Host, number: u64) -> Option<Arc<Notify>> {
         let close = self.anonymous.remove(&(host, number))?;
         if let Some(count) = self.counts.get_mut(&host) {
@@ -79,7 +82,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// A place for a new connection, at the cost of an older one where there is no other.
+    /// A slot for a new connection. If there is none, an older anonymous connection is evicted.
     pub(crate) fn acquire(self: &Arc<Self>, from: IpAddr) -> ConnectionSlot {
         let host = host_of(from);
         let close = Arc::new(Notify::new());
@@ -106,7 +109,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Connections that were closed for others.
+    /// The number of evicted connections.
     pub(crate) fn evicted_count(&self) -> u64 {
         self.lock().evicted
     }
@@ -116,7 +119,7 @@ impl ConnectionSlots {
     }
 }
 
-/// One connection's place, free again when dropped.
+/// The slot of one connection. It is released when dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
@@ -127,7 +130,7 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// Its caller has shown a token that holds.
+    /// The client has shown a valid token.
     pub(crate) fn mark_authenticated(&self) {
         let mut is_known = self.is_authenticated.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.slots.lock();
@@ -140,7 +143,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Returns once another connection is to have the place.
+    /// Returns when the connection is evicted.
     pub(crate) async fn evicted(&self) {
         self.close.notified().await;
     }
@@ -192,7 +195,7 @@ mod tests {
             .map(|number| places.acquire(Ipv6Addr::from((0x2001_0db8_u128 << 96) + number).into()))
             .collect();
         assert!(!is_displaced(&known));
-        // One network of IPv6 counts as one host.
+        // An IPv6 network counts as one host.
         assert_eq!(crowd.iter().filter(|place| !is_displaced(place)).count(), 4);
         drop((known, crowd));
         assert_eq!(places.lock().authenticated, 0);

@@ -1,5 +1,5 @@
-//! Connections: accepted, with TLS or without, and ended in good order. Each has a place, which it
-//! may have to leave to another ([`ConnectionSlots`]), and must take what is sent to it.
+//! Accepts connections, with or without TLS, and shuts them down cleanly. Each connection has a
+//! slot and may be evicted from it ([`ConnectionSlots`]). A client must also read its answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use tokio_rustls::TlsAcceptor;
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::write_timeout::WriteTimeout;
 
-/// How long a handshake may take, and the head of a request.
+/// Maximum time for a TLS handshake, and for the head of a request.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a caller may take none of an answer.
+/// How long a client may read nothing of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long requests under way may take to end once the program is to stop.
+/// How long requests in progress may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// After a connection could not be accepted, as when there are no file descriptors left.
+/// The pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stopping`.
+/// Serves connections until `stopping`.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -51,14 +51,17 @@ pub(crate) async fn serve(
             tokio::select! {
                 () = accept_tls(stream, address, tls, routes, watcher, &place) => {}
                 () = place.evicted() => {
-                    tracing::debug!(%address, "a connection is closed for another one");
+                    tracing::debug!(
+                        %address,
+                        "a connection without a token is closed to make room for another one"
+                    );
                 }
             }
         });
     }
     drop(listener);
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests are cut off");
+        tracing::warn!("some requests did not finish in time and are aborted");
     }
 }
 
@@ -66,7 +69,7 @@ async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok(accepted) => Some(accepted),
         Err(error) => {
-            tracing::warn!(%error, "a connection is not accepted");
+            tracing::warn!(%error, "cannot accept a connection");
             tokio::time::sleep(ACCEPT_PAUSE).await;
             None
         }
@@ -81,7 +84,7 @@ async fn accept_tls(
     watcher: Watcher,
     place: &Arc<ConnectionSlot>,
 ) {
-    // Answers are small, and somebody waits for each.
+    // Answers are small, and a client waits for each.
     let _ = stream.set_nodelay(true);
     let stream = WriteTimeout::new(stream, WRITE_TIMEOUT);
     let Some(tls) = tls else {
@@ -89,8 +92,8 @@ async fn accept_tls(
     };
     match tokio::time::timeout(START_TIMEOUT, tls.accept(stream)).await {
         Ok(Ok(stream)) => serve_requests(stream, address, routes, watcher, place).await,
-        Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
-        Err(_) => tracing::debug!(%address, "TLS takes too long"),
+        Ok(Err(error)) => tracing::debug!(%address, %error, "the TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "the TLS handshake timed out"),
     }
 }
 
@@ -111,6 +114,6 @@ async fn serve_requests(
         .header_read_timeout(START_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%address, %error, "a connection ends early");
+        tracing::debug!(%address, %error, "a connection ended early");
     }
 }

@@ -1,6 +1,7 @@
-//! What of a request's body nobody has read. It is received and thrown away before the answer goes
-//! out: who sends a large body reads only once it is sent, and a connection that is closed before
-//! that takes the answer with it.
+//! Receives the rest of a request's body before the answer goes out.
+//!
+//! Many clients send all of a large body before they read the answer. If the connection were closed
+//! before that, the client would lose the answer. So unread bytes are received and discarded.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +18,13 @@ use hyper::body::{Frame, SizeHint};
 
 use crate::app::App;
 
-/// How much is received, in bodies of the largest size that is taken, and for how long. Beyond
-/// either the connection is closed. The first is for who has sent too much, and was let in; others
-/// may be strangers, who are not to keep this busy.
+/// How much is received, in multiples of the maximum body size, and for how long. Beyond either
+/// limit the connection is closed. The first is for authorized clients that have sent too much. The
+/// second is for others, who may be anonymous and must not keep the server busy.
 const DRAIN_TOO_LARGE: (usize, Duration) = (16, Duration::from_secs(30));
 const DRAIN_OTHERS: (usize, Duration) = (1, Duration::from_secs(5));
 
-/// A body that is read in two places, one after the other.
+/// A body that two places read, one after the other.
 #[derive(Clone)]
 struct SharedBody(Arc<Mutex<BodyState>>);
 
@@ -41,7 +42,7 @@ impl SharedBody {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives so many octets more, or a little more than that.
+    /// Receives about `octets_max` more bytes.
     async fn receive(&mut self, octets_max: usize) {
         let mut octets = 0;
         while octets <= octets_max {
@@ -74,7 +75,7 @@ impl HttpBody for SharedBody {
     }
 }
 
-/// Has a request answered, and receives what is left of its body.
+/// Answers a request, and receives the rest of its body.
 pub(crate) async fn drain_request(
     State(app): State<Arc<App>>,
     request: Request,
@@ -87,7 +88,8 @@ pub(crate) async fn drain_request(
     let waits = parts.headers.contains_key(EXPECT);
     let mut body = SharedBody::new(body);
     let response = next.run(Request::from_parts(parts, Body::new(body.clone()))).await;
-    // Who waits for leave to send it reads the answer at once, and who was too slow would be again.
+    // A client that waits for `100 Continue` reads the answer at once. One whose body timed out
+    // would time out again.
     let is_coming = !waits || body.lock().has_begun;
     if is_coming && response.status() != StatusCode::REQUEST_TIMEOUT {
         let (bodies_max, wait) = match response.status() {
@@ -96,7 +98,7 @@ pub(crate) async fn drain_request(
         };
         let octets_max = app.body_bytes_max.saturating_mul(bodies_max);
         let mut stopping = app.stopping.clone();
-        // Nor does anybody hold up the end of the program.
+        // Shutdown must not wait for it.
         tokio::select! {
             _ = tokio::time::timeout(wait, body.receive(octets_max)) => {}
             _ = stopping.wait_for(|stopping| *stopping) => {}

@@ -1,4 +1,4 @@
-//! Answers that are no success: a status, and a body that says what is wrong.
+//! Answers that report an error: a status and a body with the cause.
 
 use axum::Json;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -10,10 +10,10 @@ use weir_control::message::Refusal;
 
 use crate::database::DatabaseError;
 
-/// Seconds after which to try again.
+/// The value of `Retry-After` in seconds.
 const RETRY_AFTER_S: u16 = 2;
 
-/// Why a request is not answered as it wishes.
+/// Why a request fails.
 #[derive(Debug)]
 pub(crate) struct ErrorResponse {
     status: StatusCode,
@@ -49,9 +49,9 @@ impl From<ControlError> for ErrorResponse {
 
 impl From<DatabaseError> for ErrorResponse {
     fn from(error: DatabaseError) -> Self {
-        tracing::error!(%error, "a request is refused");
+        tracing::error!(%error, "a request fails because of the database");
         let status = match &error {
-            // It is no better in a moment.
+            // An unreadable row stays unreadable, so a retry does not help.
             DatabaseError::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
@@ -77,7 +77,7 @@ impl IntoResponse for ErrorResponse {
     }
 }
 
-/// What axum refuses by itself.
+/// Rejections of axum's own extractors.
 macro_rules! from_rejection {
     ($($rejection:ty),*) => {$(
         impl From<$rejection> for ErrorResponse {

@@ -1,4 +1,4 @@
-//! What a controller knows of the others of its database.
+//! What a controller knows about the other controllers of its database.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,43 +6,44 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::database::ControllerRow;
 
-/// The database says who runs at least so often while it answers.
+/// While the database works, the list of controllers is read at least this often.
 const READ_INTERVAL_MAX: Duration = Duration::from_secs(3);
 
+/// Another controller.
 pub(crate) struct OtherController {
     pub(crate) row: ControllerRow,
-    /// When its beat went up last.
+    /// When its beat last changed.
     pub(crate) last_beat_at: Instant,
-    /// It has ended in good order. Its routers are looking for another one: they are no more lost
-    /// than those of one that was killed.
+    /// It was stopped cleanly. Its routers are looking for another controller, so they are no more
+    /// lost than those of a controller that was killed.
     has_ended: bool,
 }
 
-/// What is known of other controllers.
+/// What is known about other controllers, and how far their changes have been read.
 pub(crate) struct Follower {
-    /// Its own number among the controllers of the database, and where it listens.
+    /// Its own run number, and its address.
     pub(crate) run: u64,
     pub(crate) url: String,
-    /// Whether others may use the database while this one does.
+    /// Whether other controllers can use the database at the same time.
     pub(crate) is_shared: bool,
-    /// The last change that was taken up.
+    /// The last change that was adopted.
     pub(crate) change: u64,
-    /// Others, also those that have ended a moment ago.
+    /// Other controllers, including those that ended a moment ago.
     pub(crate) others: BTreeMap<u64, OtherController>,
-    /// Which controller each router reports to.
+    /// The controller that each router reports to.
     pub(crate) routers: BTreeMap<String, u64>,
-    /// The routers that are known to be heard elsewhere, as that was told last.
+    /// Routers of other controllers, as the controller state was last notified.
     pub(crate) announced: BTreeMap<String, u64>,
-    /// When it last gave a sign of life.
+    /// When it last increased its own beat.
     pub(crate) beat_at: Option<Instant>,
-    /// When the database last said who runs.
+    /// When the list of controllers was last read.
     read_at: Option<Instant>,
-    /// A controller that says nothing for so long is gone.
+    /// A controller without a beat for this long is gone.
     timeout: Duration,
 }
 
 impl Follower {
-    /// Begins as controller `run`, which listens at `url`.
+    /// Starts as controller `run`, which listens at `url`.
     pub(crate) fn new(config: &Config, run: u64, url: String) -> Self {
         Self {
             run,
@@ -58,7 +59,8 @@ impl Follower {
         }
     }
 
-    /// Takes note of who runs. While the database did not say so nobody was silent.
+    /// Records the list of controllers. The time in which the list could not be read counts for no
+    /// controller.
     pub(crate) fn note_controllers(&mut self, sharers: Vec<ControllerRow>, now: Instant) {
         let last = self.read_at.replace(now).unwrap_or(now);
         let unheard = now.duration_since(last).saturating_sub(READ_INTERVAL_MAX);
@@ -75,7 +77,7 @@ impl Follower {
             );
         }
         for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
-            // One that has long been silent is not back because its row was removed.
+            // A controller that was gone already does not come back because its row was removed.
             if now.duration_since(other.last_beat_at) <= self.timeout {
                 let at = if other.has_ended { other.last_beat_at } else { now };
                 self.others
@@ -84,20 +86,20 @@ impl Follower {
         }
     }
 
-    /// Whether another controller runs or has ended a moment ago, as far as is known.
+    /// Whether another controller runs, or ended a moment ago.
     pub(crate) fn is_alive(&self, run: u64, now: Instant) -> bool {
         let other = self.others.get(&run).filter(|_| self.is_shared);
         other.is_some_and(|other| now.duration_since(other.last_beat_at) <= self.timeout)
     }
 
-    /// Addresses of the others that run.
+    /// Addresses of the other running controllers.
     pub(crate) fn urls(&self, now: Instant) -> Vec<String> {
         let others = self.others.values().filter(|other| !other.has_ended);
         let others = others.filter(|other| self.is_alive(other.row.run, now));
         others.map(|other| other.row.url.clone()).collect()
     }
 
-    /// The routers that others hear, and which of them does.
+    /// The routers that report to other controllers, with the run number of that controller.
     pub(crate) fn routers_elsewhere(&self, now: Instant) -> BTreeMap<String, u64> {
         let is_heard = |(_, run): &(&String, &u64)| self.is_alive(**run, now);
         let heard = self.routers.iter().filter(is_heard);
@@ -121,7 +123,8 @@ mod tests {
         ControllerRow { run, url: format!("http://{run}"), beat }
     }
 
-    /// One look a second, with the second controller's beats until it is gone from the database.
+    /// One read each second. The second controller's beat rises until it is removed from the
+    /// database.
     fn hear(follower: &mut Follower, begin: Instant, second: u64, beats: bool) -> Instant {
         let now = begin + Duration::from_secs(second);
         let others = if beats { vec![sharer(2, second)] } else { Vec::new() };

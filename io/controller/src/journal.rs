@@ -1,5 +1,13 @@
-//! What happens in memory is written to the database afterwards, in order, so that no decision
-//! waits for a disk.
+//! Writes records to the database after the decision, in order, so that no decision waits for a
+//! disk.
+//!
+//! Events become records in a queue in memory. One task writes them in batches of up to 256, each
+//! in one transaction. While the database is unavailable, the queue grows up to a limit, and then
+//! records are dropped and counted. A record in flight (given to the database, with the answer
+//! outstanding) is never dropped: it may have been written, and later plans refer to it.
+//!
+//! If the database refuses a batch because of its content, its records are written one by one, and
+//! only the refused one is left out. Otherwise one bad record would block all later ones.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,52 +19,53 @@ use weir_wire::Name;
 
 use crate::database::{Database, DatabaseError, OutageCause, Record};
 
-/// Plans that wait at most. Beyond it those are lost that others have followed, else the oldest.
+/// Maximum number of waiting plans. Beyond it superseded plans are dropped first, then the oldest.
 const PLANS_MAX: usize = 100_000;
-/// Other records that wait at most: no plan is lost for them. Beyond it the oldest are.
+/// Maximum number of other waiting records. Beyond it the oldest are dropped. They never displace
+/// plans.
 const OTHER_RECORDS_MAX: usize = 100_000;
-/// Records of one transaction.
+/// Maximum number of records in one transaction.
 const BATCH: usize = 256;
-/// Batches after which old rows are removed.
+/// Old rows are removed after this many batches.
 const PRUNE_EVERY: u64 = 64;
-/// Between two attempts at a database that does not answer.
+/// Time between two attempts while the database is unavailable.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// How many rows of what nobody needs any more are kept.
+/// How many old rows the database keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsKept {
     pub audit: u64,
-    /// Plans that others have followed, counted by number.
+    /// Superseded plans, counted by number.
     pub plans: u64,
 }
 
-/// Records on their way to the database.
+/// The queue of records, and the state of writing.
 #[derive(Default)]
 pub(crate) struct Journal {
     queue: Mutex<WriteQueue>,
     wake: Notify,
     outage: Mutex<Option<OutageCause>>,
-    /// Objects whose plans were not taken, since another controller had planned before.
+    /// Objects whose plans were refused, because another controller had written one before.
     conflicts: Mutex<Vec<Name>>,
-    /// Records that the database refused, and how many are still to be written one by one, as one
-    /// of them was refused.
+    /// The number of records that the database refused.
     refused: AtomicU64,
+    /// Records still to be written one by one, because their batch was refused.
     single_left: AtomicUsize,
 }
 
-/// Both queues in the order in which they came. What is lost is counted and told.
+/// Two queues with common numbering. Dropped records are counted and logged.
 #[derive(Default)]
 struct WriteQueue {
     plans: VecDeque<(u64, Record)>,
     other_records: VecDeque<(u64, Record)>,
     next: u64,
-    /// Up to this number the database was given them: it may have them, or be writing them, and
-    /// what comes after them follows them. None of these is lost; they are no more than a batch.
+    /// Records up to this number were given to the database. They may be written already, and later
+    /// records may follow them, so they are never dropped. They are at most one batch.
     in_flight_to: u64,
     lost: u64,
 }
 
-/// How many records at the front of a queue the database was given.
+/// How many records at the front of a queue were given to the database.
 fn in_flight_count(queue: &VecDeque<(u64, Record)>, given: u64) -> usize {
     queue.partition_point(|(number, _)| *number <= given)
 }
@@ -76,9 +85,11 @@ impl WriteQueue {
         }
     }
 
-    /// Makes room for an eighth more plans. The newest of an object then follows what the oldest
-    /// followed, of those that the database was not given.
+    /// Drops plans until an eighth of the limit is free. Of each object only the newest plan stays.
+    /// It then follows what the oldest dropped plan of the object would have followed. Plans in
+    /// flight stay.
     fn drop_plans(&mut self) {
+        // Plans in flight stay where they are.
         let untried = self.plans.split_off(in_flight_count(&self.plans, self.in_flight_to));
         let before = untried.len();
         let mut first: HashMap<Name, u64> = HashMap::new();
@@ -87,7 +98,7 @@ impl WriteQueue {
                 first.entry(plan.object.clone()).or_insert(*follows);
             }
         }
-        // The newest takes it out.
+        // Going backwards, the newest plan of each object is met first.
         let mut kept: VecDeque<(u64, Record)> = untried
             .into_iter()
             .rev()
@@ -109,7 +120,8 @@ impl WriteQueue {
         self.plans.len() + self.other_records.len()
     }
 
-    /// Gives the database the first of both, with the number of the last of them.
+    /// The first records of both queues in order, and the number of the last one. They are in
+    /// flight from now on.
     fn next_batch(&mut self, count: usize) -> (Vec<Record>, u64) {
         let (mut plans, mut others) =
             (self.plans.iter().peekable(), self.other_records.iter().peekable());
@@ -132,7 +144,7 @@ impl WriteQueue {
         (batch, last)
     }
 
-    /// Those up to this number are written.
+    /// Removes records up to this number.
     fn remove_written(&mut self, last: u64) {
         for queue in [&mut self.plans, &mut self.other_records] {
             while queue.front().is_some_and(|(number, _)| *number <= last) {
@@ -154,32 +166,32 @@ impl Journal {
         self.queue().len()
     }
 
-    /// Records that were lost because the database was away for too long.
+    /// Records dropped because the database was unavailable for too long.
     pub(crate) fn lost_count(&self) -> u64 {
         self.queue().lost
     }
 
-    /// Records that are left out, as the database refused each of them by itself.
+    /// Records that the database refused because of their content.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Why the last attempt to write failed, if it did.
+    /// Why the last write failed, if it did.
     pub(crate) fn outage(&self) -> Option<OutageCause> {
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Objects whose plans were not taken since this was called before.
+    /// Objects whose plans were refused since the last call.
     pub(crate) fn take_conflicts(&self) -> Vec<Name> {
         std::mem::take(&mut *self.conflicts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Those of which it is not known what counts.
+    /// Objects whose newest plan must be read from the database.
     pub(crate) fn add_conflicts(&self, objects: impl IntoIterator<Item = Name>) {
         self.conflicts.lock().unwrap_or_else(PoisonError::into_inner).extend(objects);
     }
 
-    /// Writes until `stopping`, and then what is left, if the database answers.
+    /// Writes until `stopping`, and then what is left if the database works.
     pub(crate) async fn run(
         &self,
         database: &Database,
@@ -203,7 +215,7 @@ impl Journal {
                     if batches.is_multiple_of(PRUNE_EVERY)
                         && let Err(error) = database.prune(kept.audit, kept.plans).await
                     {
-                        tracing::warn!(%error, "old rows are not removed");
+                        tracing::warn!(%error, "old rows cannot be removed from the database");
                     }
                 }
                 Err(()) if is_last => return,
@@ -217,8 +229,8 @@ impl Journal {
         }
     }
 
-    /// Writes some records and says how many. They leave the queue once they are written, or once
-    /// the database has refused one by itself for what it says.
+    /// Writes a batch and returns its size. Records leave the queue when they are written, or when
+    /// the database has refused one of them by itself.
     async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
         let singly = self.single_left.load(Ordering::Relaxed);
         let (batch, last) = self.queue().next_batch(if singly > 0 { 1 } else { BATCH });
@@ -230,7 +242,7 @@ impl Journal {
         if let Some(error) = refused {
             match &batch[..] {
                 [record] => self.drop_refused(record, error),
-                // One of them is to blame.
+                // One of them is refused: write them one by one.
                 all => {
                     self.single_left.store(all.len(), Ordering::Relaxed);
                     return Box::pin(self.write_batch(database, run)).await;
@@ -246,14 +258,17 @@ impl Journal {
         match written {
             Err(error) if state.is_some() => {
                 if was != state {
-                    tracing::error!(%error, "plans and audit wait in memory");
+                    tracing::error!(
+                        %error,
+                        "the database does not write; plans and audit lines wait in memory"
+                    );
                 }
                 return Err(());
             }
             Err(_) => {}
             Ok(overtaken) => {
                 if was.is_some() {
-                    tracing::info!("the database answers again");
+                    tracing::info!("the database works again");
                 }
                 self.add_conflicts(overtaken);
             }
@@ -263,7 +278,8 @@ impl Journal {
         Ok(batch.len())
     }
 
-    /// A record that would hold up all after it for ever. Of a plan counts what is in the database.
+    /// Leaves out a record that would block all later ones. If it is a plan, the newest plan in the
+    /// database counts.
     fn drop_refused(&self, record: &Record, error: &DatabaseError) {
         let what = match record {
             Record::Plan { plan, .. } => {
@@ -276,7 +292,7 @@ impl Journal {
             Record::Audit { action, detail, .. } => format!("{action}: {detail}"),
         };
         self.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(what, %error, "the database refuses a record, which is left out");
+        tracing::error!(what, %error, "the database refuses a record; it is left out");
     }
 
     fn queue(&self) -> MutexGuard<'_, WriteQueue> {
@@ -292,7 +308,7 @@ mod tests {
 
     fn plan(number: u64, object: &str) -> Record {
         let (parent, object) = (0, object.parse().unwrap());
-        // One without parts is an end, which anything may follow.
+        // A plan without parts is an end, and any plan may follow an end.
         let parts = vec![Part { router: "r".to_owned(), first: 0, last: 9 }];
         let (consumers, spread) = (Vec::new(), Vec::new());
         let plan = Plan { number, parent, object, consumers, parts, spread };
@@ -346,7 +362,7 @@ mod tests {
         let mut waiting = WriteQueue::default();
         waiting.push(plan(1, "/first"));
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/again")));
-        // What is written follows what those that are lost followed.
+        // The remaining plan follows what the dropped ones followed.
         let follows = waiting.plans.iter().map(|(_, record)| match record {
             Record::Plan { follows, .. } => *follows,
             _ => panic!("{record:?}"),
@@ -361,7 +377,7 @@ mod tests {
         assert_eq!(all.last().unwrap(), &format!("plan {PLANS_MAX}"));
     }
 
-    /// What the database was given it may have, also if its answer got lost.
+    /// A record in flight may have been written, even if the answer was lost.
     #[test]
     fn never_drops_records_in_flight() {
         let mut waiting = WriteQueue::default();
@@ -370,9 +386,9 @@ mod tests {
         let (_, last) = waiting.next_batch(BATCH);
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/a")));
         (0..OTHER_RECORDS_MAX).for_each(|number| waiting.push(line(number)));
-        // All plans but the newest, and a line.
+        // Dropped: all plans but the newest, and one line.
         assert_eq!(waiting.lost, PLANS_MAX as u64);
-        // Again, as nothing was heard of it.
+        // The same batch again, because its answer was lost.
         let (again, last_again) = waiting.next_batch(2);
         assert!(matches!(&again[..], [Record::Plan { .. }, Record::Audit { .. }]), "{again:?}");
         assert_eq!(last_again, last);
@@ -383,8 +399,8 @@ mod tests {
         }
     }
 
-    /// Plans were dropped while the database was writing the first of them: the newest then
-    /// followed what was no longer the newest there, and another one counted.
+    /// Regression: plans were dropped while the database was writing the first of them. The newest
+    /// then followed a plan that was no longer the newest there, so it was refused.
     #[tokio::test]
     async fn newest_plan_wins_after_drops() {
         let folder = tempfile::tempdir().unwrap();
@@ -399,7 +415,7 @@ mod tests {
             (2..=PLANS_MAX as u64 + 1).map(|number| plan(number, "/a")).collect();
         let writing = journal.write_batch(&database, &run);
         let meanwhile = async {
-            // It is under way once the database was given it.
+            // The write is in progress once the records are in flight.
             while journal.queue().in_flight_to == 0 {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! Counters of the controller, as text for Prometheus.
+//! Metrics of the controller, as text for Prometheus.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use weir_control::LimitKind;
 
-/// A kind of request and how it ended.
+/// A kind of request, and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct RequestLabels {
     pub(crate) method: String,
@@ -20,13 +20,12 @@ pub(crate) struct RequestLabels {
     pub(crate) status: u16,
 }
 
-/// What something that a router says or asks is too much for.
+/// A kind of limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct BoundLabels {
     bound: String,
 }
 
-/// What is counted.
 pub(crate) struct Metrics {
     pub(crate) requests: Family<RequestLabels, Counter>,
     pub(crate) decision_seconds: Histogram,
@@ -35,21 +34,21 @@ pub(crate) struct Metrics {
     registry: Mutex<Registry>,
 }
 
-/// Gauges with their texts; [`Metrics::text`] takes their values in this order.
+/// Names and help texts of the gauges. [`Metrics::text`] takes their values in this order.
 const GAUGES: [(&str, &str); 11] = [
-    ("routers", "Routers that have reported lately"),
-    ("links", "Faces from one of them to another"),
-    ("files", "Files that producers have registered"),
+    ("routers", "Routers that have reported within router_timeout"),
+    ("links", "Links between present routers; each direction counts"),
+    ("files", "Registered files"),
     ("plans", "Plans in force"),
-    ("waiting_requests", "Requests that wait for a configuration to change"),
-    ("journal_records", "Plans and lines of the audit that wait for the database"),
-    ("journal_lost_records", "Those that were lost because the database was away for too long"),
-    ("journal_refused_records", "Those that the database refused by themselves, and that it lacks"),
-    ("database_garbled_rows", "Rows of the database that could not be read, and are passed over"),
-    ("database_up", "Whether the database took what it was given last"),
+    ("waiting_requests", "Requests that wait for a new configuration"),
+    ("journal_records", "Records (plans, routers, audit lines) that wait to be written"),
+    ("journal_lost_records", "Records dropped because too many waited for the database"),
+    ("journal_refused_records", "Records that the database refused and that are not in it"),
+    ("database_garbled_rows", "Database rows that cannot be read and are skipped"),
+    ("database_up", "1 if the last write to the database succeeded, else 0"),
     (
         "displaced_connections",
-        "Connections without a token that were closed for others, since the start",
+        "Connections without a token that were closed to make room for others",
     ),
 ];
 
@@ -60,11 +59,11 @@ impl Default for Metrics {
         registry.register("requests", "Requests by route and status", requests.clone());
         // 50 us to 1.6 s.
         let decision_seconds = Histogram::new(exponential_buckets(50e-6, 2.0, 16));
-        let text = "Time to decide about an object that a router lacks";
+        let text = "Time to decide about an object that a router requests";
         registry.register("decision_seconds", text, decision_seconds.clone());
         let bounded = Family::<BoundLabels, Gauge>::default();
-        let text = "What routers say that is not taken, and questions that do not count as \
-                    demand, since the start, by bound";
+        let text = "Holdings, reports and requests of routers that exceeded a limit and \
+                    were ignored, by limit";
         registry.register("beyond_bounds", text, bounded.clone());
         let gauges = GAUGES.map(|(name, text)| {
             let gauge = Gauge::default();
@@ -77,7 +76,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All of it.
+    /// All metrics as text.
     pub(crate) fn text(
         &self,
         values: [u64; GAUGES.len()],

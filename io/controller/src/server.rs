@@ -1,4 +1,4 @@
-//! The controller as a whole: from its configuration to its end.
+//! A running controller, from its configuration to its end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::routes;
 use crate::tls;
 use crate::tokens::Tokens;
 
-/// Between two looks at the clock: for routers that have fallen silent, routes and plans.
+/// Time between two ticks, which handle silent routers, routes and plans.
 const TICK: Duration = Duration::from_millis(200);
-/// Ticks between two looks at the tokens of the database: so long a removed one still holds.
+/// Ticks between two reads of the tokens. A removed token is valid for this long.
 const TICKS_PER_REFRESH: u64 = 10;
-/// And to what other controllers have written.
+/// Ticks between two reads of other controllers' changes.
 const TICKS_PER_SYNC: u64 = 5;
 
-/// A controller that runs in threads of its own, until it is told to stop or dropped.
+/// A controller that runs in threads of its own, until it is stopped or dropped.
 pub struct Server {
     address: SocketAddr,
     has_tls: bool,
@@ -36,10 +36,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a controller: its database is open and it listens when this returns.
+    /// Starts a controller. When this returns, its database is open and it listens.
     ///
     /// # Errors
-    /// The configuration, the database or the address is of no use.
+    /// The configuration, the database or the address cannot be used.
     pub fn start(config: Config) -> Result<Self, StartError> {
         if config.tls.is_none() && !config.insecure && !config.listen.ip().is_loopback() {
             return Err(StartError::NoTls(config.listen));
@@ -69,8 +69,8 @@ impl Server {
         format!("{scheme}://{}", self.address)
     }
 
-    /// Ends it: requests under way are answered, and what waits for the database is written if it
-    /// answers.
+    /// Stops it. Requests in progress are answered, and queued records are written if the database
+    /// works.
     pub fn stop(mut self) {
         self.end();
     }
@@ -109,7 +109,8 @@ async fn prepare(
     Ok((Arc::new(App::new(known, database, tokens, follower, config, stopping)), listener))
 }
 
-/// What others call an address: one that means all of this machine's addresses says nothing there.
+/// An address for other machines. The unspecified address means nothing there, so the hostname
+/// replaces it.
 fn public_address(address: SocketAddr) -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -130,7 +131,7 @@ fn run(
 ) {
     let routes = routes::all(app.clone());
     runtime.block_on(async {
-        // The journal ends after the last request.
+        // The journal stops after the last request.
         let (end_journal, journal_stopping) = watch::channel(false);
         let (kept, of_journal) = (config.rows_kept, app.clone());
         let journal = tokio::spawn(async move {
@@ -158,7 +159,8 @@ async fn tick(app: Arc<App>) {
     }
 }
 
-/// What the database has to say. Apart from the ticks, which wait for no database.
+/// Reads changes from the database. It is separate from the ticks, which must not wait for a
+/// database.
 async fn follow(app: Arc<App>) {
     let mut ticks = 0_u64;
     loop {
@@ -170,7 +172,7 @@ async fn follow(app: Arc<App>) {
         if ticks.is_multiple_of(TICKS_PER_REFRESH)
             && let Err(error) = app.tokens.refresh(&app.database).await
         {
-            tracing::debug!(%error, "tokens are not read anew");
+            tracing::debug!(%error, "tokens cannot be read from the database; the known ones stay");
         }
     }
 }
@@ -184,9 +186,9 @@ mod tests {
         assert_eq!(public_address("192.0.2.1:8636".parse().unwrap()), "192.0.2.1:8636");
         assert_eq!(public_address("[::1]:1".parse().unwrap()), "[::1]:1");
         for all in ["0.0.0.0:8636", "[::]:8636"] {
-            let told = public_address(all.parse().unwrap());
-            assert!(told.ends_with(":8636") && !told.contains("::"), "{told}");
-            assert!(!told.starts_with("0.0.0.0"), "{told}");
+            let address = public_address(all.parse().unwrap());
+            assert!(address.ends_with(":8636") && !address.contains("::"), "{address}");
+            assert!(!address.starts_with("0.0.0.0"), "{address}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! TLS, with certificates of clients if that is wanted.
+//! TLS, with client certificates if configured.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ fn certificates(
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| bad(error.to_string()))?;
     if found.is_empty() {
-        return Err(bad("there is none in it".to_owned()));
+        return Err(bad("the file contains no certificate".to_owned()));
     }
     Ok(found)
 }
 
-/// What takes connections with the certificate and the key in `files`.
+/// A TLS acceptor with the certificate and key of `files`.
 pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
     let provider = Arc::new(default_provider());
     let of_key = |why: String| {

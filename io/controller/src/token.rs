@@ -1,4 +1,4 @@
-//! Tokens: a secret that says who somebody is, and of which only the hash is kept.
+//! Tokens: secrets that identify a caller. Only their hashes are stored.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,13 +12,13 @@ use weir_wire::Name;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A router: it tells of itself, under the name of its token only.
+    /// A router: it reports itself, under the name of its token only.
     Router,
-    /// A producer: it registers files below the prefixes of its token, and withdraws its own.
+    /// A producer: it registers files below the prefixes of its token, and withdraws its own files.
     Producer,
-    /// Sees everything and withdraws any file.
+    /// An operator: it sees everything, and withdraws any file.
     Operator,
-    /// Sees everything.
+    /// A reader: it sees everything.
     Reader,
 }
 
@@ -44,38 +44,38 @@ impl FromStr for Role {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(_, word)| *word == text);
         found.map(|(role, _)| *role).ok_or_else(|| {
-            format!("`{text}` is no role; there are router, producer, operator and reader")
+            format!("`{text}` is not a role; use router, producer, operator or reader")
         })
     }
 }
 
-/// A token as it is kept: not enough to act as its holder.
+/// A stored token. It is not enough to act as its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// What it is listed and removed by; the first part of its text.
+    /// The id that it is listed and removed by: the first part of its text.
     pub id: String,
     /// SHA-256 of its secret.
     pub hash: Vec<u8>,
-    /// What its holder may do.
     pub role: Role,
-    /// Whose it is; of a router, the name of the router.
+    /// Its holder; for the role router, the name of the router.
     pub name: String,
-    /// When it was made, in milliseconds since 1970.
+    /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
-    /// When it ceases to hold, in milliseconds since 1970, if it does.
+    /// When it expires, in milliseconds since 1970, if it does.
     pub expires_ms: Option<u64>,
-    /// What a producer may register files under, and a router have routes lead to it for.
+    /// A producer may register files below these prefixes, and a router gets routes for prefixes
+    /// below them.
     pub prefixes: Vec<Name>,
 }
 
-/// Octets of what tokens are listed by, and of their secrets.
+/// Lengths of an id and of a secret in bytes.
 const ID_BYTES: usize = 8;
 const SECRET_BYTES: usize = 32;
-/// Octets of a name of a router or of another holder, at most.
+/// Maximum length of the name of a router or of another holder, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
 impl Token {
-    /// A new token, and its text, which is known to nobody else.
+    /// A new token and its text. Only the text contains the secret.
     pub(crate) fn issue(
         role: Role,
         name: &str,
@@ -92,7 +92,7 @@ impl Token {
         Ok((Self { id, hash, role, name, created_ms, expires_ms, prefixes }, text))
     }
 
-    /// Whether `secret` is the one that this was made with. Takes the same time for any.
+    /// Whether `secret` belongs to this token, in constant time.
     pub(crate) fn is_of(&self, secret: &[u8]) -> bool {
         constant_time::verify_slices_are_equal(&self.hash, &hash(secret)).is_ok()
     }
@@ -102,7 +102,7 @@ fn hash(secret: &[u8]) -> Vec<u8> {
     digest(&SHA256, secret).as_ref().to_vec()
 }
 
-/// The two parts of a token's text: what it is found by, and its secret.
+/// Splits the text of a token into its id and its secret.
 pub(crate) fn split(text: &str) -> Option<(&str, Vec<u8>)> {
     let (id, secret) = text.strip_prefix("weir-")?.split_once('-')?;
     let is_id = id.len() == ID_BYTES * 2 && secret.len() == SECRET_BYTES * 2;
@@ -110,8 +110,8 @@ pub(crate) fn split(text: &str) -> Option<(&str, Vec<u8>)> {
     Some((id, secret))
 }
 
-/// Whether a router or another holder of a token may have this name: it stands in addresses, logs
-/// and pages as it is.
+/// Whether a holder of a token may have this name. It appears in URLs, logs and pages without
+/// escaping.
 pub fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&text.len())

@@ -1,4 +1,4 @@
-//! The tokens in memory: a request is let in without the database, so also while it is away.
+//! Tokens in memory. Requests are authorized without the database, so also during its outages.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -13,14 +13,14 @@ use crate::clock::{WallClock, WallTime};
 use crate::database::{Database, DatabaseError, ReadRows};
 use crate::token::{Role, Token, split};
 
-/// Between two looks at the database for tokens that are not known: strangers cause no more, and
-/// one look is for all who wait.
+/// Minimum time between two reads of the database because of an unknown token. So callers with
+/// false tokens cause no more reads, and one read serves all waiting requests.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A token may be made by the clock of another machine, which may be ahead by as much.
+/// A token may have been created by another machine, whose clock may be ahead by this much.
 const CLOCKS_DIFFER_MS: u64 = 300_000;
 
-/// Who makes a request.
+/// The holder of the token of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) role: Role,
@@ -35,35 +35,35 @@ impl Caller {
         self.role == Role::Operator || self.prefixes.iter().any(is_above)
     }
 
-    /// What it may register names below, for people.
+    /// The prefixes that it may register names below, to display.
     pub(crate) fn prefixes(&self) -> String {
         let prefixes: Vec<String> = self.prefixes.iter().map(Name::to_string).collect();
         if prefixes.is_empty() { "no prefix".to_owned() } else { prefixes.join(" and ") }
     }
 
-    /// As it stands in the audit.
+    /// The caller's name in the audit.
     pub(crate) fn audit_name(&self) -> String {
         format!("{} {}", self.role, self.name)
     }
 }
 
-/// Why a token does not let in.
+/// Why a token is refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TokenError {
-    #[error("the token is not known; `weir controller token list` says which are")]
+    #[error("the token is unknown; `weir controller token list` shows the known ones")]
     Unknown,
     #[error(
-        "the token has expired: it held until {0}, and the controller's clock says {1}; if that \
-         clock is right, `weir controller token add` makes a new one"
+        "the token has expired: it was valid until {0}, and the controller's clock says {1}; if \
+         that clock is right, make a new token with `weir controller token add`"
     )]
     Expired(WallTime, WallTime),
-    /// Of one that expires it cannot be known whether it has.
+    /// It was created in the future. So it is unknown whether it has expired.
     #[error(
-        "the token was made at {0}, and the controller's clock says {1}; set that clock, or make a \
-         new token if the clock was wrong that this one was made by"
+        "the token was made at {0}, but the controller's clock says {1}; set that clock, or make a \
+         new token if the clock of the machine that made it was wrong"
     )]
     NotYetValid(WallTime, WallTime),
-    #[error("the token makes more than {0} requests in a second")]
+    #[error("the token exceeds its limit of {0} requests per second; retry later")]
     RateLimited(NonZeroU32),
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Tokens {
     by_id: RwLock<HashMap<String, ActiveToken>>,
     per_second: NonZeroU32,
     wall_clock: WallClock,
-    /// When the database was looked at last.
+    /// When the database was read last because of an unknown token.
     refreshed_at: Mutex<Option<Instant>>,
 }
 
@@ -87,8 +87,8 @@ impl Tokens {
         Self { by_id, per_second, wall_clock, refreshed_at: Mutex::new(None) }
     }
 
-    /// Takes the tokens that the database has in place of those known. Those that it has and that
-    /// cannot be read stay as they were.
+    /// Replaces the known tokens by those of the database. Tokens whose row cannot be read stay as
+    /// they were.
     pub(crate) async fn refresh(&self, database: &Database) -> Result<(), DatabaseError> {
         let ReadRows { read: tokens, unreadable: unread } = database.tokens().await?;
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Who has this token. One that was added a moment ago is found in the database.
+    /// The holder of a token. A token that was added a moment ago is found in the database.
     pub(crate) async fn caller(
         &self,
         text: &str,
@@ -119,7 +119,7 @@ impl Tokens {
         }
     }
 
-    /// Returns once the database was looked at after `since`.
+    /// Returns when the database has been read after `since`.
     async fn refresh_after(&self, since: Instant, database: &Database) {
         let mut looked_at = self.refreshed_at.lock().await;
         if looked_at.is_some_and(|at| at >= since) {
@@ -130,7 +130,7 @@ impl Tokens {
         }
         *looked_at = Some(Instant::now());
         if let Err(error) = self.refresh(database).await {
-            tracing::warn!(%error, "tokens are not read anew");
+            tracing::warn!(%error, "tokens cannot be read from the database; the known ones stay");
         }
     }
 
@@ -138,7 +138,7 @@ impl Tokens {
         let by_id = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
         let held = by_id.get(id).filter(|held| held.token.is_of(secret));
         let ActiveToken { token, limit, prefixes } = held.ok_or(TokenError::Unknown)?;
-        // One that does not expire holds whatever a clock says.
+        // A token without expiry does not depend on the clock.
         if let Some(expires_ms) = token.expires_ms {
             let now_ms = self.wall_clock.now_ms();
             if expires_ms <= now_ms {

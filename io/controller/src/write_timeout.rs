@@ -1,4 +1,4 @@
-//! A connection whose other end must take what is sent to it.
+//! A stream whose peer must read what is written.
 
 use std::future::Future;
 use std::io;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// A stream on which writing fails once the other end has taken nothing for a time.
+/// A stream on which a write fails when the peer has read nothing for a time.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
-    /// When patience ends, while something waits to be written.
+    /// The end of the timeout, while a write is pending.
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
@@ -28,7 +28,7 @@ impl<S> WriteTimeout<S> {
         }
     }
 
-    /// What an attempt to write came to, which has an end.
+    /// Returns the result of a write attempt, or an error if it has been pending for too long.
     fn with_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,

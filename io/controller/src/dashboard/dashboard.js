@@ -1,13 +1,13 @@
-// Asks for /v1/state every two seconds and draws it. Names come from others: they are only ever set
-// as text.
+// Requests /v1/state every two seconds and draws it. Names come from others, so they are only set
+// as text, never as HTML.
 "use strict";
 
 const PERIOD_MS = 2000;
-// An answer that takes longer does not come.
+// A request that takes longer fails.
 const WAIT_MS = 15000;
 const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
-// A token may come behind a # in the address, which no server sees.
+// The address may contain a token after a #. Browsers do not send that part to the server.
 const fromAddress = location.hash.startsWith("#token=") ? location.hash.slice(7) : null;
 if (fromAddress) {
   sessionStorage.setItem("token", fromAddress);
@@ -44,18 +44,19 @@ function row(cells, className) {
   return made;
 }
 
-// Routers are drawn in a frame of this size, as far from its edges as their names need.
+// Size of the drawing, and the distance from its edges that names of routers need.
 const WIDTH = 900, HEIGHT = 420, MARGIN_X = 70, MARGIN_Y = 36;
-// Where they are. Routers move only when routers or links come or go.
+// Positions of routers. They change only when routers or links are added or removed.
 const places = new Map();
 let arranged = "";
 
-// Names in the order of a walk along the links: who is beside whom is drawn beside each other.
+// Names in the order of a depth-first walk along the links, so that neighbours start next to each
+// other.
 function walk(names, lines) {
-  const beside = new Map(names.map((name) => [name, []]));
+  const neighbours = new Map(names.map((name) => [name, []]));
   for (const { ends: [one, other] } of lines.values()) {
-    beside.get(one).push(other);
-    beside.get(other).push(one);
+    neighbours.get(one).push(other);
+    neighbours.get(other).push(one);
   }
   const order = new Set();
   for (const first of names) {
@@ -64,14 +65,14 @@ function walk(names, lines) {
       const name = next.pop();
       if (order.has(name)) continue;
       order.add(name);
-      next.push(...beside.get(name));
+      next.push(...neighbours.get(name));
     }
   }
   return [...order];
 }
 
-// Places by springs (Fruchterman and Reingold, 1991): neighbours pull, all push each other. Begins
-// where routers are, so that little moves; new ones begin on a circle.
+// Force-directed layout (Fruchterman and Reingold, 1991): links attract, all routers repel each
+// other. It starts from the present positions, so that little moves. New routers start on a circle.
 function arrange(names, lines) {
   const key = JSON.stringify([names, [...lines.keys()]]);
   if (key === arranged) return;
@@ -86,7 +87,7 @@ function arrange(names, lines) {
   const all = names.map((name) => places.get(name));
   const ends = [...lines.values()].map((line) => line.ends.map((name) => places.get(name)));
   const reach = 0.75 * Math.sqrt((WIDTH * HEIGHT) / Math.max(1, all.length));
-  // Some ten million pairs, so that a thousand routers hold the page up for a moment only.
+  // About ten million pairs at most, so that a thousand routers block the page only for a moment.
   const rounds = Math.min(300, Math.floor(1e7 / (all.length * all.length + 1)));
   for (let round = 0; round < rounds; round += 1) relax(all, ends, reach, 60 * (1 - round / rounds));
   fit(all);
@@ -114,7 +115,7 @@ function relax(all, ends, reach, step) {
   }
 }
 
-// Fills the frame.
+// Scales the positions to fill the drawing.
 function fit(all) {
   for (const [axis, size, margin] of [["x", WIDTH, MARGIN_X], ["y", HEIGHT, MARGIN_Y]]) {
     const values = all.map((place) => place[axis]);
@@ -126,7 +127,7 @@ function fit(all) {
   }
 }
 
-// Both directions of a link as one line.
+// One line for both directions of a link.
 function linesOf(state) {
   const lines = new Map();
   for (const link of state.links) {
@@ -141,14 +142,14 @@ function linesOf(state) {
   return lines;
 }
 
-// Below this a link is idle: reports and round trips alone.
+// Below this load a link is idle: it carries only reports and round-trip probes.
 const IDLE_BPS = 1e5;
 
 function drawLink({ ends, load, max, roundTrip }, isDense) {
   const [one, other] = ends.map((name) => places.get(name));
   const share = max ? load / max : 0;
   const kind = load < IDLE_BPS ? "idle" : share > 0.9 ? "full" : share > 0.5 ? "busy" : "used";
-  // From 3 at 1 Mbit/s to 9 at 1 Gbit/s.
+  // Width 3 at 1 Mbit/s, 9 at 1 Gbit/s.
   const wide = kind === "idle" ? 1.5 : Math.min(9, Math.max(2, 2 * Math.log10(load) - 9));
   const width = isDense ? wide / 2 : wide;
   const line = drawn("line", { x1: one.x, y1: one.y, x2: other.x, y2: other.y, class: kind,
@@ -167,7 +168,7 @@ function drawNetwork(state) {
   arrange(names, lines);
   const isDense = names.length > 40;
   const parts = [...lines.values()].map((line) => drawLink(line, isDense));
-  // Lines lie below all texts.
+  // Draw lines first, so that they are below all texts.
   const shapes = [...parts.map(([line]) => line), ...parts.flatMap(([, text]) => text || [])];
   for (const router of state.routers) {
     const { x, y } = places.get(router.name);
@@ -197,24 +198,24 @@ function bar(router, total, planned, held) {
   return made;
 }
 
-// Segments of each file that were kept of its parts, and when: the difference is a rate.
+// For each file: segments kept at the previous update, and its time. The difference gives a rate.
 let kept = new Map();
 
-// How far a file's parts have come, and how fast they fill.
+// The progress of a file's parts, and how fast they fill.
 function progress(transfer, total, now_ms) {
   const planned = transfer.parts.reduce((sum, part) => sum + part.last - part.first + 1, 0);
   if (!planned) {
     const from = transfer.spread.map((share) => share.router).join(", ");
-    return { isWhole: true, text: `asked for at ${from} in turn`, count: 0 };
+    return { isWhole: true, text: `requested from ${from} in turn`, count: 0 };
   }
   const count = Math.min(transfer.kept, planned);
   const before = kept.get(transfer.object);
   const seconds = before ? (now_ms - before.now_ms) / 1000 : 0;
   const each = transfer.file.size_bytes / transfer.file.segments;
   const bps = seconds > 0 ? (8 * each * (count - before.count)) / seconds : 0;
-  const beyond = planned < total ? `; no router has room for ${total - planned} more` : "";
+  const beyond = planned < total ? `; no router has space for ${total - planned} more` : "";
   if (count === planned) {
-    const text = beyond ? `${count} of ${total} segments are kept${beyond}` : "kept whole";
+    const text = beyond ? `${count} of ${total} segments are kept${beyond}` : "kept completely";
     return { isWhole: !beyond, text, count };
   }
   const speed = bps > 0 ? `, ${rate(bps)}` : "";
@@ -230,7 +231,7 @@ function drawTransfers(state) {
     const { isWhole, text, count } = progress(transfer, total, state.now_ms);
     now.set(transfer.object, { count, now_ms: state.now_ms });
     const size = octets(transfer.file.size_bytes);
-    const readers = transfer.consumers.join(", ") || "nobody";
+    const readers = transfer.consumers.join(", ") || "no router";
     made.append(element("h3", transfer.object));
     const about = element("p", `${total} segments, ${size}; read at ${readers}; plan ` +
       `${transfer.number}; `, "about");
@@ -248,64 +249,65 @@ function drawTransfers(state) {
     return made;
   });
   kept = now;
-  const nothing = "No file is planned for: all that was asked for fits into one store.";
+  const nothing = "No file has a plan: all requested files fit into one store.";
   const more = state.plans_count - state.transfers.length;
-  if (more > 0) files.push(element("p", `and ${more} older ones`, "about"));
+  if (more > 0) files.push(element("p", `and ${more} older plans`, "about"));
   at("transfers").replaceChildren(...(files.length ? files : [element("p", nothing)]));
 }
 
-// A router that was lost longer ago is taken for gone on purpose, and more than so many are counted.
+// A router that was lost longer ago was probably removed on purpose. At most LOST_SHOWN routers are
+// listed, and the rest is only counted.
 const LOST_TOLD_MS = 24 * 3600 * 1000;
 const LOST_SHOWN = 8;
 
-// Routers that are lost, or are refused.
+// Warnings about lost and refused routers.
 function routerWarnings(state) {
   const found = state.twins.map(([name, uris]) =>
-    `Two routers report as ${name}: the one at ${uris.join(" ") || "an unknown address"} is refused. ` +
-    "Give it a name and a token of its own.");
+    `Two routers report as ${name}: the one at ${uris.join(" ") || "an unknown address"} is ` +
+    "refused. Give it its own name and its own token.");
   const lost = state.gone.filter(([, seen_ms, isLost]) =>
     isLost && state.now_ms - seen_ms < LOST_TOLD_MS);
   for (const [name, seen_ms] of lost.slice(0, LOST_SHOWN)) {
-    found.push(`Router ${name} is lost: heard of last ${ago(state, seen_ms)}. What it kept is ` +
-      "planned for others, and no route leads to it.");
+    found.push(`Router ${name} is lost: its last report was ${ago(state, seen_ms)}. Other ` +
+      "routers get its parts, and no route uses it. Check whether it runs and is connected.");
   }
   if (lost.length > LOST_SHOWN) found.push(`${lost.length - LOST_SHOWN} more routers are lost.`);
   return found;
 }
 
-// What somebody should look at, the most important first.
+// What an operator should look at, the most important first.
 function warnings(state) {
   const { health } = state;
   const found = routerWarnings(state);
   if (!health.database) {
-    found.push(`The database takes nothing (${health.why}). Routers, plans and transfers go on; ` +
-      `files and tokens are not registered. ${health.waiting_records} records wait.`);
+    found.push(`The database does not work (${health.why}). Routers, plans and transfers ` +
+      `continue; files and tokens cannot be added. ${health.waiting_records} records wait.`);
   }
   if (health.lost_records) {
-    found.push(`${health.lost_records} records of plans and the audit are lost: the database was ` +
-      "away for too long.");
+    found.push(`${health.lost_records} records of plans and the audit were dropped, because the ` +
+      "database was unavailable for too long.");
   }
   if (health.refused_records) {
-    found.push(`${health.refused_records} records of plans and the audit are left out: the ` +
-      "database refuses them. The controller's log says which.");
+    found.push(`The database refused ${health.refused_records} records of plans and the audit. ` +
+      "The controller's log shows them.");
   }
   if (health.garbled_rows) {
-    found.push(`Rows of the database cannot be read and are left out (${health.garbled_rows}), ` +
-      `such as ${health.garbled}. Mend or remove them, and restart the controller.`);
+    found.push(`Database rows cannot be read and are skipped (${health.garbled_rows}), for ` +
+      `example ${health.garbled}. Repair or remove them, and restart the controller.`);
   }
   if (health.unread && health.database) {
-    found.push(`What other controllers write is not read: ${health.unread}.`);
+    found.push(`Changes of other controllers cannot be read: ${health.unread}.`);
   }
   if (health.waits) {
-    found.push("Routers get no new configurations: some may not have come back yet, or another " +
-      "controller hears more of them.");
+    found.push("Routers get no new configurations: some may not have reported yet, or another " +
+      "controller has more routers.");
   }
   for (const { object, parts, file } of state.transfers) {
     const planned = parts.reduce((sum, part) => sum + part.last - part.first + 1, 0);
     if (planned && planned < file.segments) {
-      found.push(`Routers have room for ${planned} of the ${file.segments} segments of ${object}: ` +
-        "the rest is promised to other files, or its router is gone. Withdraw files that nobody " +
-        "serves any more (weir controller file list, and remove), or give routers larger stores.");
+      found.push(`Routers have space for ${planned} of the ${file.segments} segments of ` +
+        `${object}: the other space is promised to other files, or a router is lost. Withdraw ` +
+        "files that are no longer served (weir controller file remove), or enlarge stores.");
     }
   }
   for (const router of state.routers) {
@@ -322,7 +324,7 @@ function drawWarnings(state) {
   at("warnings").replaceChildren(...found.map((text) => element("li", text)));
 }
 
-// Kinds of events that say that something is not as it should be.
+// Events that report a problem.
 const BAD_EVENTS =
   ["router lost", "two of one name", "does not keep", "does not count", "file refused"];
 
@@ -330,7 +332,7 @@ function drawTables(state) {
   const rows = state.routers.map((router) => {
     const problems = (router.problems || []).length;
     const has = router.generation === router.configuration;
-    const due = has ? "" : `, ${router.configuration} is due`;
+    const due = has ? "" : `, ${router.configuration} not yet set up`;
     const configuration = `${router.generation || "none yet"}${due}`;
     const store = octets(router.store_bytes), disks = octets(router.disk_bytes);
     const prefixes = router.prefixes.join(" ");
@@ -353,10 +355,10 @@ function drawTables(state) {
 
 function draw(state) {
   const { others } = state.health;
-  const beside = others.length ? `; beside ${others.join(", ")}` : "";
+  const shared = others.length ? `; other controllers: ${others.join(", ")}` : "";
   const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
   at("summary").textContent = `${counted(state.routers.length, "router")}, ` +
-    `${counted(state.files_count, "file")}, ${counted(state.plans_count, "plan")}${beside}`;
+    `${counted(state.files_count, "file")}, ${counted(state.plans_count, "plan")}${shared}`;
   at("summary").className = "";
   drawWarnings(state);
   drawNetwork(state);
@@ -385,7 +387,7 @@ async function refresh() {
       return signIn(state.error);
     }
     if (!answer.ok) throw new Error(state.error);
-    failure = "What the controller answers cannot be shown";
+    failure = "The answer of the controller cannot be shown";
     at("sign-in").hidden = true;
     at("view").hidden = false;
     return draw(state);
@@ -394,7 +396,7 @@ async function refresh() {
     at("summary").className = "bad";
     return undefined;
   } finally {
-    // Only now: of two answers under way the older might come last.
+    // Start the timer only now: with two requests in progress, the older answer might come last.
     clearTimeout(timer);
     if (sessionStorage.getItem("token")) timer = setTimeout(refresh, PERIOD_MS);
   }

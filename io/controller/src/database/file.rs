@@ -1,4 +1,4 @@
-//! The row of one file, within a change.
+//! The row of a file, within a change.
 
 use sqlx::{AnyConnection, Row as _};
 use weir_control::File;
@@ -7,7 +7,7 @@ use weir_wire::Name;
 use super::rows::{self, json, signed};
 use super::unreadable::is_row_error;
 
-/// Writes a file, unless a row of its name is there. Says whether it is written.
+/// Inserts a file unless a row with its name exists. Returns whether it was inserted.
 pub(super) async fn insert(
     to: &mut AnyConnection,
     file: &File,
@@ -22,7 +22,7 @@ pub(super) async fn insert(
     Ok(done.rows_affected() > 0)
 }
 
-/// Writes what has become known of a file since. Says whether it is there.
+/// Writes the manifest of a registered file. Returns whether the row exists.
 pub(super) async fn update_manifest(
     to: &mut AnyConnection,
     file: &File,
@@ -33,7 +33,7 @@ pub(super) async fn update_manifest(
     Ok(query.execute(to).await?.rows_affected() > 0)
 }
 
-/// Removes a file, of this owner if one is given. Says whether it was there.
+/// Removes a file; with `owner`, only if it belongs to this owner. Returns whether it was removed.
 pub(super) async fn remove(
     to: &mut AnyConnection,
     name: &Name,
@@ -48,8 +48,8 @@ pub(super) async fn remove(
     Ok(query.execute(to).await?.rows_affected() > 0)
 }
 
-/// Whether the row of a file is there and no controller can take it up: it cannot be read, or its
-/// change is none of those up to this one.
+/// Whether the row of a file exists but no controller can load it: it cannot be read, or its change
+/// number is higher than this change.
 pub(super) async fn is_unreadable(
     to: &mut AnyConnection,
     name: &Name,

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use sqlx::any::AnyConnectOptions;
 
-/// What a URL may say behind its `?`. What is misspelt is refused, and shown nowhere.
+/// Parameters that a URL may contain. A misspelt one is refused, and its value is not shown.
 const KEYS: [&str; 12] = [
     "sslmode",
     "sslrootcert",
@@ -25,10 +25,10 @@ const KEYS: [&str; 12] = [
     "options",
 ];
 
-/// Where a controller's database is. What is shown of it has no password.
+/// Where a controller's database is. Its text never contains a password.
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseLocation {
-    /// A file of SQLite, made if there is none.
+    /// An SQLite file; it is created if it does not exist.
     File(PathBuf),
     /// A database of a PostgreSQL server, which several controllers may share.
     Server(ServerUrl),
@@ -38,16 +38,16 @@ pub enum DatabaseLocation {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerUrl(String);
 
-/// Why an address is none of a database.
+/// Why a text is not a valid database location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LocationError {
-    /// Neither a file nor a PostgreSQL server.
-    #[error("a database is a file, or postgres://USER@HOST/DATABASE")]
+    /// Neither a file nor a PostgreSQL URL.
+    #[error("the database must be a file, or postgres://USER@HOST/DATABASE")]
     Scheme,
-    #[error("the URL of the database cannot be read: {0}")]
+    #[error("the URL of the database is invalid: {0}")]
     Url(String),
-    /// It says something that nobody understands.
-    #[error("the URL of the database has a key `{0}`, which there is not")]
+    /// An unknown parameter.
+    #[error("the URL of the database has the unknown parameter `{0}`")]
     Key(String),
 }
 
@@ -88,8 +88,8 @@ impl ServerUrl {
             hosts.extend(std::env::var("PGHOST"));
         }
         if !has_mode && !hosts.iter().all(|host| is_this_machine(host)) {
-            // As tokens of a controller, what it keeps leaves this machine by TLS alone, unless the
-            // URL says otherwise.
+            // To other machines the connection must use verified TLS, unless the URL says
+            // otherwise.
             url.query_pairs_mut().append_pair("sslmode", "verify-full");
         }
         Ok(Self(url.into()))
@@ -105,17 +105,17 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 impl DatabaseLocation {
-    /// Whether controllers of other machines may use it, too.
+    /// Whether controllers on other machines can use it as well.
     pub(crate) fn is_server(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
-    /// How to reach it; a file is there then, for its owner alone.
+    /// The connection options. A missing file is created, readable by its owner alone.
     pub(super) fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
         match self {
             Self::Server(ServerUrl(url)) => url.parse(),
             Self::File(path) => {
-                // SQLite gives its other files the same rights.
+                // SQLite gives its other files the same permissions.
                 let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
                 made.map_err(sqlx::Error::Io)?;
                 let encoded: String = path
@@ -140,7 +140,7 @@ impl From<PathBuf> for DatabaseLocation {
 }
 
 impl fmt::Display for DatabaseLocation {
-    /// A file, or host and database of a URL.
+    /// The file, or host and database of the URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = match self {
             Self::File(path) => return write!(f, "{}", path.display()),

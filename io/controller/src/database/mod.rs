@@ -1,5 +1,5 @@
-//! What outlives the program: tokens, files, plans, the audit. All SQL is here, in words that
-//! SQLite and PostgreSQL both have; only the tables are made in the words of each.
+//! The database: tokens, files, plans and the audit. All SQL is in this module. The statements work
+//! with SQLite and with PostgreSQL; only the tables are created in each dialect.
 
 mod file;
 mod location;
@@ -31,70 +31,71 @@ use self::unreadable::Select;
 pub(crate) use self::unreadable::{ReadRows, UnreadableRows};
 use crate::token::Token;
 
-/// Connections at most: one writes, others read beside it.
+/// Maximum number of connections: one writes while others read.
 const CONNECTIONS_MAX: u32 = 4;
-/// How long a statement waits for another program that holds the lock.
+/// How long a statement waits for a lock of another program.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a statement waits for a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long all of one change may take. A server that has fallen silent does not say so.
+/// How long a whole change may take. A server that has become unreachable never answers.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why the database did not do what it was asked for.
+/// Why a database operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
-    /// It is away, full, locked or broken.
-    #[error("the database does not answer: {0}")]
+    /// The database is unavailable, full, locked or broken.
+    #[error("the database failed: {0}")]
     Failed(#[from] sqlx::Error),
-    /// Its tables cannot be made or brought up to date.
-    #[error("the tables of the database cannot be set up: {0}")]
+    /// The tables cannot be created or migrated.
+    #[error("the tables of the database cannot be created or migrated: {0}")]
     Tables(#[from] sqlx::migrate::MigrateError),
-    /// A row that this program did not write, and that it cannot do without.
-    #[error("the database holds {0} that cannot be read; put back a backup of it")]
+    /// A row is essential and cannot be read. Another program wrote it, or the disk is faulty.
+    #[error("the database contains {0} that cannot be read; restore a backup")]
     Unreadable(&'static str),
-    /// It takes too long.
-    #[error("the database does not answer in time")]
+    /// The operation takes too long.
+    #[error("the database does not answer in time; try again")]
     TimedOut,
-    /// Another controller has written the same at this very moment.
-    #[error("another controller has registered one of these files at this moment; try again")]
+    /// Another controller has written the same row at the same time.
+    #[error("another controller has just registered one of these files; try again")]
     Conflict,
 }
 
-/// Why a database does not take anything, for operators.
+/// Why a database does not write, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
+// The OpenAPI description keeps the name that its readers know.
+#[schema(as = Away)]
 pub(crate) enum OutageCause {
-    /// It has no room.
+    /// It has no space.
     Full,
     /// Another program holds a lock.
     Locked,
-    /// It, or the disk it is on, may not be written to.
+    /// It, or its disk, is read-only.
     ReadOnly,
-    /// It does not answer, or not as it should.
+    /// It does not answer, or answers with another error.
     Silent,
 }
 
-/// What SQLite says when there is no room, when another program holds the lock, and when it may not
-/// write (sqlite.org/rescode).
+/// Result codes of SQLite: no space, locked by another program, read-only (sqlite.org/rescode).
 const SQLITE_FULL: i32 = 13;
 const SQLITE_BUSY: i32 = 5;
 const SQLITE_READONLY: i32 = 8;
-/// The same in PostgreSQL (its manual, appendix A).
+/// The same as PostgreSQL error codes (its manual, appendix A).
 const DISK_FULL: &str = "53100";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 const READ_ONLY_TRANSACTION: &str = "25006";
 
-/// What they say of data that they do not take: too big, against a rule, of another type; data
-/// exceptions, rules, and limits of the program.
+/// Codes for data that is refused. SQLite: too big, constraint, type mismatch. PostgreSQL: classes
+/// for data exceptions, integrity constraints, and program limits.
 const SQLITE_DATA: [i32; 3] = [18, 19, 20];
 const DATA_CLASSES: [&str; 3] = ["22", "23", "54"];
 
 impl DatabaseError {
-    /// Whether it is what was to be written that is refused, and would be again.
+    /// Whether the data is refused, so that a retry would fail again.
     pub(crate) fn is_data_error(&self) -> bool {
         let Self::Failed(sqlx::Error::Database(error)) = self else { return false };
         let code = error.code().unwrap_or_default();
-        // Codes of PostgreSQL have five letters, those of SQLite fewer.
+        // PostgreSQL's codes have five characters, SQLite's fewer.
         match code.parse::<i32>() {
             Ok(number) if code.len() < 5 => SQLITE_DATA.contains(&(number & 0xff)),
             _ => DATA_CLASSES.iter().any(|class| code.starts_with(class)),
@@ -104,7 +105,7 @@ impl DatabaseError {
     pub(crate) fn outage_cause(&self) -> OutageCause {
         let Self::Failed(sqlx::Error::Database(error)) = self else { return OutageCause::Silent };
         let Some(code) = error.code() else { return OutageCause::Silent };
-        // Of an extended code of SQLite the lowest octet says what it is.
+        // The lowest byte of an extended SQLite code is the primary code.
         let plain = code.parse::<i32>().map(|code| code & 0xff);
         match (&*code, plain) {
             (DISK_FULL, _) | (_, Ok(SQLITE_FULL)) => OutageCause::Full,
@@ -118,23 +119,23 @@ impl DatabaseError {
 /// A line of the audit: who did what, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub(crate) struct AuditRow {
-    /// Counts up.
+    /// Rises with each line.
     pub(crate) id: u64,
-    /// Milliseconds since 1970.
+    /// When it happened, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     /// Role and name of a token, or `controller`.
     pub(crate) who: String,
-    /// What was done, as a word.
+    /// The action, as a word.
     pub(crate) action: String,
-    /// To what.
+    /// The object of the action.
     pub(crate) detail: String,
 }
 
-/// What is to be written.
+/// A record to write.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    /// A plan, and the number of the one of its object that it follows in the database: its parent,
-    /// or one before that if its parent never gets there; 0 if it is the first.
+    /// A plan. `follows` is the number of the plan of its object that it follows in the database:
+    /// its parent, or an earlier one if the parent is never written; 0 for the first.
     Plan {
         plan: Plan,
         follows: u64,
@@ -145,8 +146,8 @@ pub(crate) enum Record {
         seen_ms: u64,
         body: String,
     },
-    /// A router that the controller of this number heard, or else this one; and when it was heard
-    /// of last, if that is known.
+    /// A router that is lost. `run` is the controller that it reported to, if that is not this one.
+    /// `seen_ms` is the time of its last report, if known.
     RouterLost {
         name: String,
         run: Option<u64>,
@@ -175,14 +176,14 @@ pub(crate) struct FileRow {
     pub(crate) owner: String,
 }
 
-/// The database.
+/// The connection pool, and the rows that cannot be read.
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: AnyPool,
     unreadable: Arc<UnreadableRows>,
 }
 
-/// A plan's columns, and what it is found by.
+/// Columns of a plan, and its key as text.
 const PLAN: &str = "number, object, body, made_ms";
 const PLAN_KEY: &str = "CAST(number AS TEXT)";
 
@@ -202,13 +203,13 @@ fn migrator(is_server: bool) -> Migrator {
     Migrator { migrations: Cow::Owned(steps), ..Migrator::DEFAULT }
 }
 
-/// What each connection is told first.
+/// Statements that configure each new connection.
 fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
     let lock_ms = LOCK_TIMEOUT.as_millis();
     if is_server {
-        // A controller that stops in the middle of a change holds no other up for long.
+        // A controller that is suspended in the middle of a change must not block others for long.
         let idle_ms = CHANGE_TIMEOUT.as_millis();
-        // What a controller has answered with 201 must not be lost when the server is killed.
+        // A change that a controller has confirmed (201) must survive a kill of the server.
         return format!(
             "SET lock_timeout = {lock_ms}; SET idle_in_transaction_session_timeout = {idle_ms}; \
              SELECT set_config('synchronous_commit', 'on', false) \
@@ -226,15 +227,14 @@ fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
     text
 }
 
-/// A page of SQLite.
+/// Size of an SQLite page in bytes.
 const PAGE_BYTES: u64 = 4096;
-/// Pages of the WAL after which SQLite moves them into the database and begins it again: 1 MiB. On
-/// a disk with less room than the default of 4 MiB the WAL would grow until the disk is full, and
-/// nothing would make it smaller.
+/// Size of the WAL at which SQLite writes it back into the database, in pages: 1 MiB. With the
+/// default of 4 MiB the WAL could fill a disk with less space, and nothing would shrink it.
 const WAL_PAGES: u32 = 256;
 
-/// Why there was no connection. A pool that has none in time does not say why: a server that
-/// refuses all of them says so once more.
+/// The cause of a missing connection. The pool reports only a timeout. If the server refuses
+/// connections, one more attempt shows why.
 async fn with_cause(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
     if !matches!(error, sqlx::Error::PoolTimedOut) {
         return error;
@@ -247,9 +247,9 @@ async fn with_cause(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
     }
 }
 
-/// Whether a connection may return to the pool. A server that has become unreachable never answers:
-/// without a limit its connections would count as used until the system gives them up, and there
-/// would be no room for new ones.
+/// Whether a connection may return to the pool. An unreachable server never answers a ping. Without
+/// the timeout its connections would count as used until the system closes them, and there would be
+/// no slots for new ones.
 async fn is_reusable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
     match tokio::time::timeout(CHANGE_TIMEOUT, connection.ping()).await {
         Ok(answer) => answer.map(|()| true),
@@ -265,8 +265,8 @@ async fn audit(to: &mut AnyConnection, record: &Record) -> Result<(), sqlx::Erro
 }
 
 impl Database {
-    /// Opens the database. A file is made if there is none, and takes `bytes_max` at most; the
-    /// database of a server has to be there.
+    /// Opens the database. An SQLite file is created if it does not exist, and may take `bytes_max`
+    /// bytes. A PostgreSQL database must exist.
     pub(crate) async fn open(
         place: &DatabaseLocation,
         bytes_max: Option<u64>,
@@ -282,7 +282,7 @@ impl Database {
             })
             .after_release(|connection, _| Box::pin(is_reusable(connection)))
             .connect_lazy_with(place.options()?);
-        // Now, so that it is known whether the database is there.
+        // Connect now, so that an unreachable database is noticed at the start.
         let connected = pool.acquire().await.map(drop);
         if let Err(error) = connected {
             return Err(with_cause(&pool, error).await.into());
@@ -291,7 +291,7 @@ impl Database {
         Ok(Self { pool, unreadable: Arc::default() })
     }
 
-    /// What a piece of work comes to, which has an end.
+    /// Runs an operation with a timeout.
     async fn with_timeout<T>(
         &self,
         work: impl Future<Output = Result<T, DatabaseError>>,
@@ -305,17 +305,17 @@ impl Database {
         }
     }
 
-    /// Rows that cannot be read.
+    /// The rows that cannot be read.
     pub(crate) fn unreadable(&self) -> &UnreadableRows {
         &self.unreadable
     }
 
     pub(crate) async fn close(&self) {
-        // Who does not answer is not waited for.
+        // Do not wait longer for a server that does not answer.
         let _ = tokio::time::timeout(CHANGE_TIMEOUT, self.pool.close()).await;
     }
 
-    /// Whether it answers; if not, why.
+    /// Checks that the database answers.
     pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
         let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
         self.with_timeout(async { Ok(asked.await.map(drop)?) }).await
@@ -366,9 +366,9 @@ impl Database {
         self.with_timeout(self.select(&select, &[], rows::token)).await
     }
 
-    /// Adds files, or what is new of them, with their lines of the audit: all or none. Left out and
-    /// returned are those whose row is there, cannot be read and is somebody else's, unless
-    /// `may_replace` any.
+    /// Adds files, or their manifests, with audit lines: all or none. It leaves out, and returns,
+    /// files whose row exists, cannot be read and belongs to someone else; with `may_replace` it
+    /// replaces them.
     pub(crate) async fn add_files(
         &self,
         files: &[(File, FileStatus)],
@@ -394,7 +394,8 @@ impl Database {
                     }
                 };
                 if !is_written {
-                    // Somebody else was first, or the row cannot be read and so was not known.
+                    // Another controller was first, or the row cannot be read and so was not
+                    // loaded.
                     if *news != FileStatus::New
                         || !file::is_unreadable(to, &file.name, change).await?
                     {
@@ -416,8 +417,8 @@ impl Database {
         .await
     }
 
-    /// Removes a file that is known, or else one whose row is there, if it is this owner's or none
-    /// is given. Says whether there was one.
+    /// Removes a file. With `owner`, only a row of this owner is removed. Returns false if the file
+    /// is neither known nor in the database.
     pub(crate) async fn remove_file(
         &self,
         name: &Name,
@@ -440,7 +441,7 @@ impl Database {
         .await
     }
 
-    /// The newest plans before `before`, newest first.
+    /// The newest plans with numbers below `before`, the newest first.
     pub(crate) async fn plans(
         &self,
         before: u64,
@@ -461,7 +462,7 @@ impl Database {
         Ok(rows.read.into_iter().next())
     }
 
-    /// The newest lines of the audit before `before`, newest first.
+    /// The newest lines of the audit with ids below `before`, the newest first.
     pub(crate) async fn audit(
         &self,
         before: u64,
@@ -476,15 +477,15 @@ impl Database {
         Ok(self.with_timeout(self.select(&select, &[before, count], rows::line)).await?.read)
     }
 
-    /// When each router was heard of last, or has come, and whether it is lost since.
+    /// For each router: when it last reported or was found, and whether it is lost since.
     pub(crate) async fn routers(&self) -> Result<Vec<(String, u64, bool)>, DatabaseError> {
         let (key, columns, from) = ("name", "name, seen_ms, run", "routers ORDER BY name");
         let select = Select { what: "router", key, columns, from };
         Ok(self.with_timeout(self.select(&select, &[], rows::seen)).await?.read)
     }
 
-    /// Begins a change of what controllers share. Those of all controllers follow one another: who
-    /// sees its number sees all of it and of those before.
+    /// Begins a change of shared data. Changes of all controllers are serialized: a reader that
+    /// sees the number of a change sees all of it and all earlier changes.
     async fn begin_change(&self) -> Result<(Transaction, i64), DatabaseError> {
         let mut transaction = Transaction::begin(&self.pool).await?;
         let change = sharing::next_value(&mut transaction, "change").await?;

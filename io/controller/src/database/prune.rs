@@ -1,16 +1,16 @@
-//! Removes rows that are too old, so that the database stays small.
+//! Removes old rows, so that the database stays small.
 
 use super::rows::signed;
 use super::transaction::Transaction;
 use super::{Database, DatabaseError, NUMBER_STEP};
 
-/// Changes for which the names of withdrawn files are kept. A controller that was disconnected for
-/// longer reads all files again.
+/// The names of withdrawn files are kept for this many changes. A controller that was disconnected
+/// for longer reads all files again.
 const WITHDRAWN_KEPT: u64 = 100_000;
 
 impl Database {
-    /// Removes the oldest lines of the audit, superseded or ending plans beyond these counts, and
-    /// the names of files that were withdrawn long ago.
+    /// Removes the oldest audit lines, superseded and ending plans beyond these counts, and the
+    /// names of files that were withdrawn long ago.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         self.with_timeout(self.remove_old(audit, plans)).await
     }

@@ -1,4 +1,4 @@
-//! Rows of both databases as values, and values as what both take.
+//! Converts rows of both databases into values, and values into what both accept.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,7 +20,7 @@ impl From<sqlx::Error> for Unreadable {
     }
 }
 
-/// Integers of SQL have a sign.
+/// SQL integers are signed.
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -52,7 +52,7 @@ pub(super) fn token(row: &AnyRow) -> Result<Token, Unreadable> {
     })
 }
 
-/// What a column says, which is a name, too.
+/// A column that contains a name.
 fn name(row: &AnyRow, column: &'static str) -> Result<Name, Unreadable> {
     let text: &str = row.try_get(column)?;
     text.parse().map_err(|error| Unreadable(format!("{column}: {error}")))
@@ -61,7 +61,7 @@ fn name(row: &AnyRow, column: &'static str) -> Result<Name, Unreadable> {
 pub(super) fn file(row: &AnyRow) -> Result<FileRow, Unreadable> {
     let file: File = from_json(row, "body")?;
     if !file.is_valid() || file.name != name(row, "name")? {
-        return Err(Unreadable("body: there cannot be such a file".to_owned()));
+        return Err(Unreadable("body: the file is invalid".to_owned()));
     }
     Ok(FileRow { file, owner: row.try_get("owner")? })
 }
@@ -73,7 +73,7 @@ pub(super) fn withdrawn(row: &AnyRow) -> Result<(u64, Name), Unreadable> {
 pub(super) fn plan(row: &AnyRow) -> Result<Plan, Unreadable> {
     let plan: Plan = from_json(row, "body")?;
     if plan.number != unsigned(row, "number")? || plan.object != name(row, "object")? {
-        return Err(Unreadable("body: it is of another plan".to_owned()));
+        return Err(Unreadable("body: it belongs to another plan".to_owned()));
     }
     Ok(plan)
 }
@@ -92,18 +92,18 @@ pub(super) fn line(row: &AnyRow) -> Result<AuditRow, Unreadable> {
     })
 }
 
-/// When a router was heard of last, and whether no controller hears it.
+/// When a router last reported, and whether it reports to no controller.
 pub(super) fn seen(row: &AnyRow) -> Result<(String, u64, bool), Unreadable> {
     Ok((row.try_get("name")?, unsigned(row, "seen_ms")?, unsigned(row, "run")? == 0))
 }
 
-/// Which controller a router reports to.
+/// The run number of the controller that a router reports to.
 pub(super) fn router(row: &AnyRow) -> Result<(String, u64), Unreadable> {
     Ok((row.try_get("name")?, unsigned(row, "run")?))
 }
 
 pub(super) fn number(row: &AnyRow) -> Result<(String, u64), Unreadable> {
     let value: i64 = row.try_get("value")?;
-    let value = u64::try_from(value).map_err(|_| Unreadable("value: below 0".to_owned()))?;
+    let value = u64::try_from(value).map_err(|_| Unreadable("value: negative".to_owned()))?;
     Ok((row.try_get("name")?, value))
 }

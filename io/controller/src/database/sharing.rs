@@ -1,6 +1,5 @@
-//! What several controllers of one database have in common: a number for each change, so that each
-//! hears what the others have written; a number for each controller; and plans, of which one counts
-//! if it follows the newest (decision 0028).
+//! What the controllers of a database share: change numbers, run numbers, and plans. `follow.rs`
+//! explains how they work together.
 
 use std::collections::BTreeMap;
 
@@ -14,41 +13,41 @@ use super::transaction::Transaction;
 use super::unreadable::Select;
 use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit};
 
-/// Numbers of plans and configurations of one controller are so far apart: between them is room for
-/// those of others. The last three digits say which controller gave a number.
+/// The step between two numbers of plans and configurations of one controller. The last three
+/// digits say which controller gave a number.
 pub(crate) const NUMBER_STEP: u64 = 1000;
 
-/// A controller of this database, of those that were not stopped in good order.
+/// A controller of the database that was not stopped cleanly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ControllerRow {
     pub(crate) run: u64,
     pub(crate) url: String,
-    /// Goes up as long as it runs and reaches the database.
+    /// Rises while the controller runs and reaches the database.
     pub(crate) beat: u64,
 }
 
-/// What has become of a file.
+/// A change of a file.
 pub(crate) enum FileChange {
     Added(FileRow),
     Withdrawn(Name),
-    /// It is there, and that is all that can be read.
+    /// The file exists, but its row cannot be read.
     Unreadable(Name),
 }
 
-/// What has changed.
+/// Changes read from the database.
 pub(crate) struct Changes {
-    /// The number of the last change that is in it.
+    /// The number of the last change included.
     pub(crate) change: u64,
-    /// The added files are all there are.
+    /// Whether `files` contains all files, not only changed ones.
     pub(crate) is_complete: bool,
-    /// In the order in which it happened.
+    /// In the order of changes.
     pub(crate) files: Vec<FileChange>,
-    /// The newest plans of their objects, by number.
+    /// The newest plan of each changed object, in the order of numbers.
     pub(crate) plans: Vec<Plan>,
-    /// Routers, and which controller each reports to; 0 for none.
+    /// Routers, with the run number of the controller that each reports to; 0 for none.
     pub(crate) routers: Vec<(String, u64)>,
     pub(crate) controllers: Vec<ControllerRow>,
-    /// The highest number of a controller.
+    /// The highest run number.
     pub(crate) last_run: u64,
 }
 
@@ -61,16 +60,15 @@ fn controller_row(row: &AnyRow) -> Result<ControllerRow, Unreadable> {
     Ok(ControllerRow { run, url: row.try_get("url")?, beat })
 }
 
-/// Counts one of the numbers up, and returns it. Others wait until the transaction is over.
+/// Increments a counter and returns it. Other transactions that do so wait until this one ends.
 pub(super) async fn next_value(to: &mut AnyConnection, name: &str) -> Result<i64, sqlx::Error> {
     let sql = "UPDATE numbers SET value = value + 1 WHERE name = $1 RETURNING value";
     let rows = sqlx::query(sql).bind(name).fetch_all(to).await?;
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get("value")
 }
 
-/// Writes a plan if it follows the newest one of its object that is there, or that one is an end.
-/// One that follows a plan that another controller was before with is not written. Says whether it
-/// is there now.
+/// Writes a plan if it follows the newest plan of its object, or if that one is an end. Returns
+/// whether the plan is in the database now.
 async fn write_plan(
     to: &mut AnyConnection,
     plan: &Plan,
@@ -98,14 +96,14 @@ async fn write_plan(
     if done.rows_affected() > 0 {
         return Ok(true);
     }
-    // It may be its own, of an attempt whose answer got lost.
+    // The row may exist from an earlier attempt whose answer was lost.
     let sql = "SELECT number FROM plans WHERE number = $1 AND object = $2";
     let query = sqlx::query(sql).bind(signed(plan.number)).bind(plan.object.to_string());
     Ok(query.fetch_optional(to).await?.is_some())
 }
 
 impl Database {
-    /// A controller begins: its number, which no other has had.
+    /// Registers a starting controller and returns its run number.
     pub(crate) async fn register_controller(
         &self,
         url: &str,
@@ -123,7 +121,7 @@ impl Database {
         .await
     }
 
-    /// A controller runs on. Says whether it is still known.
+    /// Increments the beat of a controller. Returns whether its row still exists.
     pub(crate) async fn heartbeat(&self, run: u64) -> Result<bool, DatabaseError> {
         let sql = "UPDATE controllers SET beat = beat + 1 WHERE run = $1";
         let query = sqlx::query(sql).bind(signed(run));
@@ -131,19 +129,21 @@ impl Database {
         Ok(done.rows_affected() > 0)
     }
 
-    /// A controller ends, or is long gone.
+    /// Removes the row of a controller that stops or has been gone for long.
     pub(crate) async fn remove_controller(&self, run: u64) -> Result<(), DatabaseError> {
         let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(signed(run));
         self.with_timeout(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
     }
 
-    /// Writes all of them or none, for the controller `run`. Plans that do not follow the newest of
-    /// their object are left out: another controller was first. The objects of these are returned.
+    /// Writes all records or none, for controller `run`. Plans that do not follow the newest plan
+    /// of their object are left out, because another controller was first. Returns the objects of
+    /// these plans.
     pub(crate) async fn write(
         &self,
         run: u64,
         records: &[Record],
     ) -> Result<Vec<Name>, DatabaseError> {
+        // Audit lines alone are no shared change, so they need no change number.
         let is_shared = |record: &Record| !matches!(record, Record::Audit { .. });
         self.with_timeout(async {
             let (mut transaction, change) = match records.iter().any(is_shared) {
@@ -192,7 +192,7 @@ impl Database {
         .await
     }
 
-    /// What has changed after a change, or all there is.
+    /// The changes after a change number, or everything.
     pub(crate) async fn changes_since(&self, since: Option<u64>) -> Result<Changes, DatabaseError> {
         self.with_timeout(self.read_changes(since)).await
     }
@@ -205,7 +205,7 @@ impl Database {
             return Err(DatabaseError::Unreadable("a number that controllers count together"));
         }
         let numbers: BTreeMap<String, u64> = numbers.read.into_iter().collect();
-        // Without one of them all changes would be old ones, untold.
+        // Without a counter, all changes would look old and would be missed.
         let number = |name: &str| {
             let number = numbers.get(name).copied();
             number.ok_or(DatabaseError::Unreadable("a number that controllers count together"))
@@ -227,7 +227,7 @@ impl Database {
         if since == Some(change) {
             return Ok(news);
         }
-        // Where all is read, all is, also what says of its change what cannot be.
+        // A complete read includes rows with impossible change numbers.
         let range = since.filter(|_| !is_whole).map(|since| [since + 1, change]);
         let numbers = range.as_ref().map_or(&[][..], |range| &range[..]);
         news.files = self.file_changes(numbers).await?;
@@ -253,7 +253,7 @@ impl Database {
         Ok(news)
     }
 
-    /// Of changes from one number to another, or of all there are.
+    /// The file changes between two numbers, or all files.
     async fn file_changes(&self, numbers: &[u64]) -> Result<Vec<FileChange>, DatabaseError> {
         let (files, withdrawn) = match numbers {
             [] => ("files", "withdrawn"),
@@ -288,8 +288,8 @@ impl Database {
         Ok(news.into_iter().map(|(_, news)| news).chain(garbled).collect())
     }
 
-    /// The newest plan of an object, and whether it can be one. A row that is none is taken for an
-    /// end, so that plans may follow it.
+    /// The newest plan of an object. A row that is not a valid plan becomes an end, so that other
+    /// plans may follow it.
     pub(crate) async fn newest_plan(
         &self,
         object: &Name,
@@ -315,8 +315,8 @@ impl Database {
         Ok(Some(Plan { number, parent, object, consumers, parts, spread }))
     }
 
-    /// A plan is none for its file.
+    /// Records that a plan is invalid for its file.
     pub(crate) fn note_invalid_plan(&self, number: u64) {
-        self.unreadable.note("plan", &number.to_string(), "there cannot be such a plan");
+        self.unreadable.note("plan", &number.to_string(), "the plan is invalid for its file");
     }
 }

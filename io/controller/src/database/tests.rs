@@ -29,14 +29,14 @@ async fn database(folder: &TempDir) -> Database {
     Database::open(&folder.path().join("controller.db").into(), None).await.unwrap()
 }
 
-/// The numbers of all plans that are there.
+/// The numbers of all plans in the database.
 async fn numbers(database: &Database) -> Vec<u64> {
     let rows = database.plans(u64::MAX, 1000).await.unwrap();
     rows.iter().rev().map(|row| row.plan.number).collect()
 }
 
-/// Of two controllers that plan at once one is first. What the other has planned on top of its own
-/// counts as little.
+/// If two controllers plan at once, one is first. Plans that the other one has based on its own
+/// plan are refused as well.
 #[tokio::test]
 async fn followers_of_a_conflict_are_conflicts() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,16 +46,16 @@ async fn followers_of_a_conflict_are_conflicts() {
         database.write(run, &records).await.unwrap()
     };
     assert_eq!(overtaken(1, vec![plan(1001, 0, "/a")]).await, []);
-    // In one go, as it was away from the database; and once more, as it has not heard of it yet.
+    // In one batch, as after an outage; then again, before it has read the conflict.
     let both = vec![plan(2002, 0, "/a"), plan(3002, 2002, "/a"), plan(4002, 0, "/b")];
     assert_eq!(overtaken(2, both).await, [name("/a"), name("/a")]);
     assert_eq!(overtaken(2, vec![plan(5002, 3002, "/a")]).await, [name("/a")]);
-    // Again, as its answer got lost.
+    // Again, because its answer was lost.
     assert_eq!(overtaken(2, vec![plan(4002, 0, "/b")]).await, []);
-    // It has taken up what counts.
+    // It has adopted the newest plan.
     assert_eq!(overtaken(2, vec![plan(6002, 1001, "/a")]).await, []);
     assert_eq!(overtaken(1, vec![plan(7001, 1001, "/a")]).await, [name("/a")]);
-    // After an end anybody may begin.
+    // Any controller may start after an end.
     assert_eq!(overtaken(2, vec![end(8002, 6002, "/a")]).await, []);
     assert_eq!(overtaken(1, vec![plan(9001, 0, "/a")]).await, []);
     assert_eq!(numbers(&database).await, [1001, 4002, 6002, 8002, 9001]);
@@ -75,14 +75,15 @@ async fn prunes_ended_plans() {
     assert_eq!(database.write(1, &records).await.unwrap(), []);
     database.prune(1_000_000, 10).await.unwrap();
     let left = numbers(&database).await;
-    // The newest plan of what is planned for stays, however old; of what has ended only the newest.
+    // The newest plan of a planned object stays, however old; of ended objects only recent ends
+    // stay.
     assert_eq!((left[0], left.len()), (2001, 11));
     assert!(left[1..].iter().all(|number| *number > 190_000), "{left:?}");
     let news = database.changes_since(None).await.unwrap();
     assert!(news.plans.iter().any(|plan| plan.object == name("/kept")));
 }
 
-/// A database that was made by an older version, with the tables of the first steps alone.
+/// A database of an older version, with only the first migrations.
 async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
     let place: DatabaseLocation = folder.path().join("controller.db").into();
     sqlx::any::install_default_drivers();
@@ -99,7 +100,7 @@ async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
         sqlx::query(sql).execute(&pool).await.unwrap();
     }
     let sql = "INSERT INTO files (name, owner, added_ms, body) VALUES ($1, 'producer p', 8, $2)";
-    // As bodies were before there were manifests.
+    // Bodies from before there were manifests.
     let body = |name: &str| {
         format!(
             "{{\"name\":\"{name}\",\"segments\":10,\"size_bytes\":80000,\"packet_bytes\":8200}}"
@@ -137,9 +138,9 @@ async fn migrates_older_databases() {
         assert_eq!(files.collect::<Vec<_>>(), expected);
         assert_eq!(news.plans, [plan(3, 0, "/a"), end(5, 4, "/b")]);
         assert_eq!(database.audit(u64::MAX, 10).await.unwrap()[0].action, "token added");
-        // No controller of this version has heard it.
+        // No controller of this version has a report of it.
         assert_eq!(database.routers().await.unwrap(), [("r".to_owned(), 7, true)]);
-        // It goes on: after a plan the next, after an end any, and nothing else.
+        // A plan may follow the newest plan, and any plan may follow an end; nothing else.
         let plans = [plan(1001, 3, "/a"), plan(2001, 0, "/b"), plan(3001, 4, "/b")].map(record);
         assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
         let with_manifest = [(file("/a"), FileStatus::AddsManifest), (file("/c"), FileStatus::New)];
@@ -148,8 +149,8 @@ async fn migrates_older_databases() {
     }
 }
 
-/// SQLite rolls back by itself when it has no room. The connection must not be used further: the
-/// next change that had to be undone left a transaction open, in which all later ones were lost.
+/// SQLite rolls back by itself when it is full. The connection must not be reused: the next change
+/// that was undone left a transaction open, in which all later changes were lost.
 #[tokio::test]
 async fn full_database_leaves_no_transaction_open() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +168,7 @@ async fn full_database_leaves_no_transaction_open() {
         assert!(count < 10_000, "it is never full");
     };
     assert_eq!(error.outage_cause(), OutageCause::Full);
-    // Nothing is wrong with the disk here: there is no such file.
+    // This fails because the file does not exist, not because of the disk.
     let undone = add("/none", FileStatus::AddsManifest).await;
     assert!(matches!(undone, Err(DatabaseError::Conflict)));
     small.prune(0, 0).await.unwrap();
@@ -177,6 +178,6 @@ async fn full_database_leaves_no_transaction_open() {
     let late = name("/late");
     let is_late =
         |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);
-    assert!(news.files.iter().any(is_late), "what was accepted is not there");
+    assert!(news.files.iter().any(is_late), "an accepted file is missing");
     other.add_files(&[(file("/other"), FileStatus::New)], "producer p", false, 1).await.unwrap();
 }

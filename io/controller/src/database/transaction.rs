@@ -6,15 +6,15 @@ use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool, Executor as _, raw_sql};
 
 /// A transaction. Its connection returns to the pool only after a successful COMMIT. In every other
-/// case (a statement or COMMIT that failed, a caller that stopped waiting, a transaction that is
-/// dropped on purpose) the connection is closed, and the database rolls back.
+/// case the connection is closed, and the database rolls back: after a failed statement or COMMIT,
+/// when the caller stops waiting, or when the transaction is dropped.
 ///
-/// `sqlx::Transaction` returns its connection to the pool in every case, and counts by itself how
-/// deep transactions are nested. SQLite rolls back on its own when the disk is full, so that sqlx's
-/// ROLLBACK fails and its count stays at one. From then on each BEGIN of that connection is a
-/// SAVEPOINT and each COMMIT a RELEASE. The first of these that has to be undone (ROLLBACK TO)
-/// leaves a transaction open that no later COMMIT ends: all later changes of the connection look
-/// committed and are lost with the process, and no other connection can write.
+/// `sqlx::Transaction` always returns its connection to the pool, and counts by itself how deeply
+/// transactions are nested. SQLite rolls back on its own when the disk is full. Then sqlx's
+/// ROLLBACK fails, and its count stays at one. From then on each BEGIN of that connection is a
+/// SAVEPOINT, and each COMMIT a RELEASE. The first one that must be undone (ROLLBACK TO) leaves a
+/// transaction open that no later COMMIT ends. All later changes of the connection look committed
+/// but are lost with the process, and no other connection can write.
 pub(super) struct Transaction {
     connection: PoolConnection<Any>,
     is_committed: bool,

@@ -1,5 +1,5 @@
-//! Rows that this program did not write, or that a disk has spoilt: each is passed over and told,
-//! and all others are read.
+//! Rows that cannot be read, because another program wrote them or a disk is faulty. Each is
+//! skipped and reported, and all others are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,38 +12,43 @@ use sqlx::{Any, AssertSqlSafe, Row as _};
 use super::rows::{Unreadable, signed};
 use super::{Database, DatabaseError};
 
-/// Rows that are remembered and counted, at most, and characters of what each is found by.
+/// Maximum number of remembered rows, and maximum length of a key in characters.
 const ROWS_MAX: usize = 1000;
 const KEY_MAX: usize = 200;
 
-/// Rows that were passed over since the start. Each is told once, however often it is read, and
-/// one of a file no longer when it is written anew or removed.
+/// Rows that were skipped since the start. Each is logged once. A row of a file is removed from
+/// here when it is written again or deleted.
 #[derive(Default)]
 pub(crate) struct UnreadableRows(Mutex<BTreeMap<(&'static str, String), String>>);
 
 impl UnreadableRows {
-    /// How many there are, 1,000 at most.
+    /// The number of such rows, at most 1,000.
     pub(crate) fn count(&self) -> u64 {
         self.rows().len() as u64
     }
 
-    /// One of them, and what is wrong with it, for people.
+    /// One of them with its error, to display.
     pub(crate) fn first(&self) -> Option<String> {
         let rows = self.rows();
         rows.first_key_value().map(|((what, key), why)| format!("{what} {key}: {why}"))
     }
 
-    /// Takes note of one of these, which is found by this.
+    /// Records a row of kind `what` with key `key`.
     pub(super) fn note(&self, what: &'static str, key: &str, why: &str) {
         let mut rows = self.rows();
         let row = (what, key.chars().take(KEY_MAX).collect());
         if rows.len() < ROWS_MAX && !rows.contains_key(&row) {
-            tracing::error!(what, key, why, "a row of the database cannot be read; it is left out");
+            tracing::error!(
+                what,
+                key,
+                why,
+                "a database row cannot be read and is skipped; repair or remove it"
+            );
             rows.insert(row, why.to_owned());
         }
     }
 
-    /// One of these is no longer there, or can be read.
+    /// A row no longer exists or can be read.
     pub(super) fn forget(&self, what: &'static str, key: &str) {
         let mut rows = self.rows();
         if !rows.is_empty() {
@@ -56,25 +61,25 @@ impl UnreadableRows {
     }
 }
 
-/// A question for rows.
+/// A query for rows of one kind.
 pub(super) struct Select {
-    /// What one of them is, for people.
+    /// The kind of the rows, to display.
     pub(super) what: &'static str,
-    /// What one is found by, as text.
+    /// The SQL expression of the key, as text.
     pub(super) key: &'static str,
     pub(super) columns: &'static str,
     /// The rest of the statement.
     pub(super) from: &'static str,
 }
 
-/// Rows as values, and what those are found by that cannot be read.
+/// Values, and the keys of the rows that cannot be read.
 pub(crate) struct ReadRows<T> {
     pub(crate) read: Vec<T>,
     pub(crate) unreadable: Vec<String>,
 }
 
 impl Select {
-    /// With all columns or only what rows are found by, and numbers in place of `$1` and so on.
+    /// The query with all columns or only with keys. `numbers` replace `$1` and so on.
     fn query(&self, is_whole: bool, numbers: &[u64]) -> Query<'static, Any, AnyArguments> {
         let Self { key, columns, from, .. } = self;
         let sql = match is_whole {
@@ -86,14 +91,14 @@ impl Select {
     }
 }
 
-/// Whether an error is of one row alone, after which others come.
+/// Whether an error concerns one row, so that further rows can be read.
 pub(super) fn is_row_error(error: &sqlx::Error) -> bool {
     use sqlx::Error::{AnyDriverError, ColumnDecode, Decode};
     matches!(error, AnyDriverError(_) | ColumnDecode { .. } | Decode(_))
 }
 
 impl Database {
-    /// All rows that can be read. The others are told.
+    /// Reads all rows that can be read, and records the others.
     pub(super) async fn select<T>(
         &self,
         select: &Select,
@@ -101,7 +106,7 @@ impl Database {
         read: fn(&AnyRow) -> Result<T, Unreadable>,
     ) -> Result<ReadRows<T>, DatabaseError> {
         let mut rows = ReadRows { read: Vec::new(), unreadable: Vec::new() };
-        // Why rows cannot be had at all, not even what they are found by.
+        // Rows for which not even the key can be read with all columns.
         let (mut broken, mut broken_count) = (None, 0);
         let mut connection = self.pool.acquire().await?;
         let mut stream = select.query(true, numbers).fetch(&mut *connection);
@@ -127,7 +132,8 @@ impl Database {
         drop(stream);
         drop(connection);
         if let Some(why) = broken {
-            // Rows come and go meanwhile: none is told that could be read before or after.
+            // Find their keys by a second query. Rows may be added or removed in between, so a row
+            // counts as unreadable only if it is missing in the reads before and after.
             let before = self.keys(select, true, numbers).await?;
             let mut found = self.keys(select, false, numbers).await?;
             found.retain(|key| !before.contains(key));
@@ -144,7 +150,7 @@ impl Database {
         Ok(rows)
     }
 
-    /// What rows are found by, as far as it can be had: alone, or with all columns.
+    /// The keys that can be read, with only the key or with all columns selected.
     async fn keys(
         &self,
         select: &Select,

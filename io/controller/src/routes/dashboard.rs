@@ -1,4 +1,5 @@
-//! The dashboard: a page that asks for `/v1/state` with a token. The page itself holds no secret.
+//! The dashboard: a page that requests `/v1/state` with a token. The page itself contains no
+//! secret.
 
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use axum::routing::get;
 
 use crate::app::App;
 
-/// Nothing but its own files, and no scripts within the page: names of routers and files come from
-/// others.
+/// Only the dashboard's own files and no inline scripts are allowed, because names of routers and
+/// files come from others.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

@@ -1,4 +1,4 @@
-//! Files that producers have.
+//! Files of producers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,40 +20,40 @@ use crate::follow;
 use crate::token::Role;
 use crate::tokens::Caller;
 
-/// Files of one answer, at most and when nothing is said.
+/// Maximum and default number of files in an answer.
 const COUNT_MAX: usize = 10_000;
-/// Files of one request that registers them, at most.
+/// Maximum number of files in a request that registers them.
 const LIST_MAX: usize = 1000;
-/// Objects that are looked at under one lock.
+/// Number of objects examined under one lock.
 const STEP: usize = 500;
 
-/// Which files are asked for.
+/// Which files to list.
 #[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
-    /// Those whose name comes after this one.
+    /// Only files whose name comes after this one.
     #[param(value_type = Option<String>)]
     after: Option<Name>,
-    /// As many, 10,000 at most.
+    /// How many, at most 10,000.
     count: Option<usize>,
 }
 
-/// A file with who registered it.
+/// A file with its owner.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct OwnedFile {
     #[serde(flatten)]
     file: File,
-    /// Role and name of the token.
+    /// Role and name of the token that registered it.
     owner: String,
-    /// The newest version of it that its owner has registered, if it is not this one: routers are
-    /// told to keep that one alone.
+    /// The newest version of it by the same owner, if that is not this one. Routers keep only that
+    /// version.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     newer: Option<Name>,
 }
 
-/// Files in the order of their names.
+/// Lists files in the order of their names.
 #[utoipa::path(
     get,
     path = "/v1/files",
@@ -69,16 +69,16 @@ pub(super) async fn list(
     let count = count.unwrap_or(COUNT_MAX).min(COUNT_MAX);
     let mut files = Vec::new();
     let mut next = after;
-    // In steps, so that decisions wait for none of them.
+    // In steps, so that decisions do not wait for a long list.
     loop {
         let left = count - files.len();
         let from = next.take();
-        next = app.with(|known| {
-            let (found, last) = known.controller.files_after(from.as_ref(), STEP);
+        next = app.with(|state| {
+            let (found, last) = state.controller.files_after(from.as_ref(), STEP);
             let owned = |file: &&File| OwnedFile {
                 file: (*file).clone(),
-                owner: known.controller.owner(&file.name).unwrap_or_default().to_owned(),
-                newer: known.controller.newer_version(&file.name).map(|newer| newer.name.clone()),
+                owner: state.controller.owner(&file.name).unwrap_or_default().to_owned(),
+                newer: state.controller.newer_version(&file.name).map(|newer| newer.name.clone()),
             };
             files.extend(found.iter().take(left).map(owned));
             last.cloned()
@@ -90,17 +90,21 @@ pub(super) async fn list(
     }
 }
 
-/// A producer has a file. The same again is no error, nor is one with a manifest that was
-/// registered without; another size under one name is.
+/// Registers a file. It is no error if the file is registered already, or was registered without
+/// its manifest. It is an error if it is registered with another size.
 #[utoipa::path(
     post,
     path = "/v1/files",
     request_body = File,
     responses(
-        (status = 201, description = "It is registered"),
-        (status = 200, description = "It was registered before"),
+        (status = 201, description = "The file is registered now"),
+        (status = 200, description = "The file was registered already"),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away; nothing is registered", body = Refusal),
+        (
+            status = 503,
+            description = "The database is unavailable; nothing is registered",
+            body = Refusal
+        ),
     ),
 )]
 pub(super) async fn add(
@@ -108,16 +112,17 @@ pub(super) async fn add(
     ProducerCaller(caller): ProducerCaller,
     Body(file): Body<File>,
 ) -> Result<StatusCode, ErrorResponse> {
-    // Who hangs up does not leave it half done.
+    // A separate task, so that a client that disconnects does not leave it half done.
     finish(tokio::spawn(async move { add_whole(&app, &caller, file).await })).await
 }
 
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, ErrorResponse> {
     may_register(app, caller, &file.name)
         .map_err(|error| ErrorResponse::new(StatusCode::FORBIDDEN, error))?;
-    let mut turn = app.follower.lock().await;
-    let caught_up = follow::catch_up(app, &mut turn).await;
-    let (news, is_own) = app.with(|known| status_of(known, caller, &file, 0));
+    // Read other controllers' changes first: one of them may have changed the file already.
+    let mut follower = app.follower.lock().await;
+    let caught_up = follow::catch_up(app, &mut follower).await;
+    let (news, is_own) = app.with(|state| status_of(state, caller, &file, 0));
     if news? == FileStatus::Unchanged {
         return Ok(StatusCode::OK);
     }
@@ -132,47 +137,50 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     Ok(if written.news == [FileStatus::New] { StatusCode::CREATED } else { StatusCode::OK })
 }
 
-/// What is new of a file that comes after so many others, and whether the caller may tell it: a
-/// manifest is told by who registered the file, or by an operator.
+/// What a file would change, and whether the caller may make this change: a manifest is added by
+/// the owner of the file or by an operator. `after` is the number of new files before it.
 fn status_of(
-    known: &ControllerState,
+    state: &ControllerState,
     caller: &Caller,
     file: &File,
     after: usize,
 ) -> (Result<FileStatus, ControlError>, bool) {
-    let owner = known.controller.owner(&file.name);
+    let owner = state.controller.owner(&file.name);
     let is_own = owner.is_none_or(|owner| *owner == caller.audit_name());
-    (known.controller.file_status(file, after), is_own || caller.role == Role::Operator)
+    (state.controller.file_status(file, after), is_own || caller.role == Role::Operator)
 }
 
 fn not_owner_text(name: &Name) -> String {
-    format!("{name} was registered by somebody else, who may register its manifest")
+    format!(
+        "{name} was registered with another token; only that token or an operator's may add the \
+         manifest"
+    )
 }
 
 fn unreadable_text(name: &Name) -> String {
     format!(
-        "{name} was registered by somebody else, and what the database holds of it cannot be read: \
-         who registered it may do so again, or an operator may withdraw it"
+        "{name} was registered with another token, and its database row cannot be read: register \
+         it again with that token, or withdraw it with an operator's"
     )
 }
 
-/// What has become of files that were to be written.
+/// The result of writing files.
 struct Written {
-    /// What was new of each.
+    /// What each file changes.
     news: Vec<FileStatus>,
-    /// Those that are there as somebody else's and cannot be read.
+    /// Files of others whose rows exist and cannot be read.
     left_out: BTreeSet<Name>,
 }
 
-/// Writes files into the database and takes them up: all but those that are left out, or none.
+/// Writes files to the database and adds them to the controller: all but those left out, or none.
 async fn write_files(
     app: &App,
     files: Vec<File>,
     caller: &Caller,
 ) -> Result<Written, ErrorResponse> {
     let (who, may_replace) = (caller.audit_name(), caller.role == Role::Operator);
-    let news: Vec<FileStatus> = app.with(|known| {
-        let news = files.iter().map(|file| known.controller.file_status(file, 0));
+    let news: Vec<FileStatus> = app.with(|state| {
+        let news = files.iter().map(|file| state.controller.file_status(file, 0));
         news.collect::<Result<_, ControlError>>()
     })?;
     let with_news: Vec<(File, FileStatus)> = files.into_iter().zip(news.iter().copied()).collect();
@@ -180,40 +188,47 @@ async fn write_files(
     let added = app.database.add_files(&with_news, &who, may_replace, at_ms).await;
     app.note_write(&added);
     let left_out = added?;
-    app.with(|known| {
+    app.with(|state| {
         for (file, _) in with_news {
             let name = file.name.clone();
             if left_out.contains(&name) {
                 continue;
             }
-            if let Err(error) = known.controller.add_file(&who, file) {
-                tracing::warn!(%name, %error, "a file is in the database alone");
+            if let Err(error) = state.controller.add_file(&who, file) {
+                tracing::warn!(
+                    %name, %error,
+                    "a file was written to the database but cannot be added to the controller"
+                );
             }
         }
     });
     Ok(Written { news, left_out })
 }
 
-/// A file of a list that is not taken.
+/// A file of a list that is refused.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct FileRefused {
     /// Its name.
     #[schema(value_type = String)]
     name: Name,
-    /// Why, for people.
+    /// The reason, for people.
     error: String,
 }
 
-/// A producer has files, 1,000 at most. Those that are refused are in the answer, with the reason;
-/// the others are registered, all of them or, if the database is away, none.
+/// Registers up to 1,000 files. The answer contains the refused files with reasons. Of the other
+/// files either all are registered or, if the database is unavailable, none.
 #[utoipa::path(
     post,
     path = "/v1/files/list",
     request_body = Vec<File>,
     responses(
-        (status = 200, description = "All but these are registered", body = Vec<FileRefused>),
+        (status = 200, description = "All files but these are registered", body = Vec<FileRefused>),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away; nothing is registered", body = Refusal),
+        (
+            status = 503,
+            description = "The database is unavailable; nothing is registered",
+            body = Refusal
+        ),
     ),
 )]
 pub(super) async fn add_list(
@@ -222,10 +237,11 @@ pub(super) async fn add_list(
     Body(files): Body<Vec<File>>,
 ) -> Result<Json<Vec<FileRefused>>, ErrorResponse> {
     if files.len() > LIST_MAX {
-        let error = format!("a list has {LIST_MAX} files at most; send the rest in another");
+        let error =
+            format!("the list has more than {LIST_MAX} files; send the rest in another request");
         return Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, error));
     }
-    // Who hangs up does not leave it half done.
+    // A separate task, so that a client that disconnects does not leave it half done.
     let task = tokio::spawn(async move { add_all(&app, &caller, files).await });
     let refused = task.await.unwrap_or_else(|error| {
         Err(ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
@@ -240,10 +256,11 @@ async fn add_all(
 ) -> Result<Vec<FileRefused>, ErrorResponse> {
     let mut refused = Vec::new();
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
-    // Those of them that are no manifests of files that are known.
+    // The number of new files, without manifests of known files.
     let mut added = 0;
-    let mut turn = app.follower.lock().await;
-    follow::catch_up(app, &mut turn).await?;
+    // Read other controllers' changes first: one of them may have changed the file already.
+    let mut follower = app.follower.lock().await;
+    follow::catch_up(app, &mut follower).await?;
     for file in files {
         let name = file.name.clone();
         if let Err(error) = may_register(app, caller, &name) {
@@ -251,14 +268,14 @@ async fn add_all(
             continue;
         }
         if let Some(other) = new.get(&name) {
-            // Twice in the list it is one.
+            // An identical file that is listed twice counts once.
             if *other != file {
                 let error = ControlError::FileConflict(name.clone()).to_string();
                 refused.push(FileRefused { name, error });
             }
             continue;
         }
-        let (news, is_own) = app.with(|known| status_of(known, caller, &file, added));
+        let (news, is_own) = app.with(|state| status_of(state, caller, &file, added));
         match news {
             Ok(FileStatus::Unchanged) => {}
             Ok(_) if !is_own => refused.push(FileRefused { error: not_owner_text(&name), name }),
@@ -275,17 +292,20 @@ async fn add_all(
     Ok(refused)
 }
 
-/// Whether a caller's token is for a name; if not, why not.
+/// Checks that the caller's token allows a name. Returns the reason if not.
 fn may_register(app: &App, caller: &Caller, name: &Name) -> Result<(), String> {
     if caller.may_register(name) {
         return Ok(());
     }
     let owner = caller.audit_name();
     app.audit_refused_name(&owner, name);
-    Err(format!("the token of {owner} is for names below {}, not for {name}", caller.prefixes()))
+    Err(format!(
+        "the token of {owner} allows names below {}, not {name}; use another token",
+        caller.prefixes()
+    ))
 }
 
-/// Which file is meant.
+/// Which file.
 #[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -295,15 +315,16 @@ pub(super) struct NameQuery {
     name: Name,
 }
 
-/// A file is no longer served: its plan ends. Its owner and operators may say so.
+/// Withdraws a file that is no longer served, which ends its plan. Only its owner and operators may
+/// do so.
 #[utoipa::path(
     delete,
     path = "/v1/files",
     params(NameQuery),
     responses(
-        (status = 204, description = "It is withdrawn"),
+        (status = 204, description = "The file is withdrawn"),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away; the file stays", body = Refusal),
+        (status = 503, description = "The database is unavailable; the file stays", body = Refusal),
     ),
 )]
 pub(super) async fn remove(
@@ -316,25 +337,30 @@ pub(super) async fn remove(
 }
 
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, ErrorResponse> {
-    let mut turn = app.follower.lock().await;
-    follow::catch_up(app, &mut turn).await?;
-    let owner = app.with(|known| known.controller.owner(&name).map(str::to_owned));
+    // Read other controllers' changes first: one of them may have changed the file already.
+    let mut follower = app.follower.lock().await;
+    follow::catch_up(app, &mut follower).await?;
+    let owner = app.with(|state| state.controller.owner(&name).map(str::to_owned));
     let (at_ms, who) = (app.wall_clock.now_ms(), caller.audit_name());
-    // One whose row cannot be read is not known, and may be there.
+    // A file whose row cannot be read is unknown here, but may be in the database.
     let (is_known, only) = (owner.is_some(), (caller.role != Role::Operator).then(|| who.clone()));
     if let (Some(only), Some(owner)) = (&only, &owner)
         && only != owner
     {
-        let error = format!("{name} was registered by {owner}, who may withdraw it");
+        let error = format!(
+            "{name} was registered by {owner}; only this owner or an operator may withdraw it"
+        );
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, error));
     }
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
     let removed = app.database.remove_file(&name, is_known, only.as_deref(), record).await;
     app.note_write(&removed);
     if !removed? {
-        return Err(ErrorResponse::not_found(format!("{name} is not registered")));
+        return Err(ErrorResponse::not_found(format!(
+            "{name} is not registered; GET /v1/files lists the registered files"
+        )));
     }
-    app.with(|known| known.controller.remove_file(&name));
+    app.with(|state| state.controller.remove_file(&name));
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -346,17 +372,17 @@ async fn finish(
     })
 }
 
-/// What a router holds of a file.
+/// The segments of a file that a router holds.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Holding {
     /// Its name.
     router: String,
-    /// Segments that it says it holds, as `[first, last]`.
+    /// The segments that it reports, as `[first, last]`.
     #[schema(value_type = Vec<[u64; 2]>)]
     segments: Segments,
 }
 
-/// What routers say they hold of a file or of any other object.
+/// Shows which segments of a file, or of any other object, each router reports to hold.
 #[utoipa::path(
     get,
     path = "/v1/files/holdings",
@@ -371,8 +397,8 @@ pub(super) async fn holdings(
     let Query(NameQuery { name }) = query.map_err(ErrorResponse::from)?;
     let holding =
         |(router, segments): (&str, Segments)| Holding { router: router.to_owned(), segments };
-    let held = app.with(|known| {
-        let held = known.controller.holdings(&name);
+    let held = app.with(|state| {
+        let held = state.controller.holdings(&name);
         held.into_iter().map(holding).collect()
     });
     Ok(Json(held))

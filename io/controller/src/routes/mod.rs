@@ -1,4 +1,4 @@
-//! The REST interface: one file for each kind of thing.
+//! The REST interface: one file for each group of resources.
 
 mod dashboard;
 mod files;
@@ -25,7 +25,7 @@ use crate::drain_body;
 use crate::error_response::ErrorResponse;
 use crate::metrics::RequestLabels;
 
-/// The scheme under which the description speaks of tokens.
+/// The name of the security scheme in the OpenAPI description.
 const TOKEN: &str = "token";
 
 fn documented() -> OpenApiRouter<Arc<App>> {
@@ -33,9 +33,9 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .title("Weir controller")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Plans which routers keep which part of which file. A body of a request comes as it \
-             is or with `Content-Encoding: deflate`, which is a zlib stream (RFC 9110, 8.4.1.2); \
-             inflated it is as large as others at most.",
+            "Plans which routers keep which parts of files. A request may have its body as it is \
+             or with `Content-Encoding: deflate`, a zlib stream (RFC 9110, 8.4.1.2). The size \
+             limit applies to the inflated body as well.",
         ));
     let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let mut api = OpenApiBuilder::new().info(info.build()).build();
@@ -62,17 +62,18 @@ fn documented() -> OpenApiRouter<Arc<App>> {
 /// All routes.
 pub(crate) fn all(app: Arc<App>) -> Router {
     let (router, api) = documented().split_for_parts();
-    // It is always the same, and takes milliseconds to make.
+    // Build the description once: it never changes, and takes milliseconds to build.
     let description = api.to_json().unwrap_or_default();
     let description = get(async move || ([(CONTENT_TYPE, "application/json")], description));
     router
         .route("/openapi.json", description)
         .merge(dashboard::routes())
         .fallback(async || {
-            ErrorResponse::not_found("there is nothing here; /openapi.json says what is")
+            ErrorResponse::not_found("this path does not exist; /openapi.json lists all paths")
         })
         .method_not_allowed_fallback(async || {
-            let error = "this cannot be done here; /openapi.json says what can";
+            let error =
+                "this path does not support the method; /openapi.json lists what it supports";
             ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, error)
         })
         .layer(DefaultBodyLimit::max(app.body_bytes_max))
@@ -86,7 +87,7 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let response = next.run(request).await;
-    // What strangers send cannot make more labels: methods beside those of routes are one.
+    // Unknown paths get an empty label. Otherwise strangers could create any number of labels.
     let method = if route.is_empty() { String::new() } else { method };
     let labels = RequestLabels { method, route, status: response.status().as_u16() };
     app.metrics.requests.get_or_create(&labels).inc();

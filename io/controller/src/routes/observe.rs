@@ -1,4 +1,4 @@
-//! What people look at.
+//! Resources for people.
 
 use std::sync::Arc;
 
@@ -15,55 +15,56 @@ use crate::database::{AuditRow, DatabaseError, PlanRow};
 use crate::error_response::ErrorResponse;
 use crate::routes::system::Health;
 
-/// Rows of one answer, at most, and when nothing is said.
+/// Maximum and default number of rows in an answer.
 const ROWS_MAX: u64 = 1000;
 const ROWS: u64 = 100;
-/// Plans of which the dashboard shows the progress, and lines of the audit beside them.
+/// Plans whose progress the dashboard shows, and audit lines next to them.
 const SHOWN_PLANS: usize = 20;
 const SHOWN_EVENTS: u64 = 30;
-/// Routers of which it shows what they hold of a file, and ranges of each, at most about.
+/// Maximum number of routers whose holdings of a file it shows, and the approximate maximum number
+/// of ranges of each.
 const SHOWN_HOLDERS: usize = 64;
 const SHOWN_RANGES: u64 = 1000;
 
-/// A router that has reported lately.
+/// A router that has reported recently.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct RouterView {
     /// Its name.
     name: String,
     /// When it reported last, in milliseconds since 1970.
     seen_ms: u64,
-    /// The number of its configuration; the one that it has says `generation`.
+    /// The generation of its configuration. `generation` is the one that it has set up.
     configuration: u64,
     #[serde(flatten)]
     report: RouterReport,
 }
 
-/// A face from one router to another.
+/// A link from one router to another.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct LinkView {
-    /// Who has the face.
+    /// The router that has the face.
     from: String,
-    /// Where it leads.
+    /// The router that the face leads to.
     to: String,
     /// Round-trip time in nanoseconds, if it is known.
     round_trip_ns: Option<u64>,
-    /// What it carries at most, in bits per second, if it is known.
+    /// Capacity in bits per second, if it is known.
     rate_bps: Option<u64>,
-    /// What it has carried lately, in bits per second.
+    /// Recent traffic in bits per second.
     load_bps: u64,
 }
 
-fn routers_of(known: &ControllerState) -> Vec<RouterView> {
+fn routers_of(state: &ControllerState) -> Vec<RouterView> {
     let view = |(name, report): (&str, &RouterReport)| RouterView {
         name: name.to_owned(),
-        seen_ms: known.seen_ms.get(name).copied().unwrap_or(0),
-        configuration: known.controller.generation_of(name),
+        seen_ms: state.seen_ms.get(name).copied().unwrap_or(0),
+        configuration: state.controller.generation_of(name),
         report: report.clone(),
     };
-    known.controller.routers().map(view).collect()
+    state.controller.routers().map(view).collect()
 }
 
-fn links_of(known: &ControllerState) -> Vec<LinkView> {
+fn links_of(state: &ControllerState) -> Vec<LinkView> {
     let view = |link: &Link| LinkView {
         from: link.from.clone(),
         to: link.to.clone(),
@@ -71,37 +72,37 @@ fn links_of(known: &ControllerState) -> Vec<LinkView> {
         rate_bps: link.rate_bps,
         load_bps: link.load_bps,
     };
-    known.controller.links().iter().map(view).collect()
+    state.controller.links().iter().map(view).collect()
 }
 
-/// The routers that have reported lately.
+/// Lists the routers that have reported recently.
 #[utoipa::path(
     get,
     path = "/v1/routers",
     responses((status = 200, body = Vec<RouterView>), (status = "4XX", body = Refusal)),
 )]
 pub(super) async fn routers(State(app): State<Arc<App>>, _: Reader) -> Json<Vec<RouterView>> {
-    Json(app.with(|known| routers_of(known)))
+    Json(app.with(|state| routers_of(state)))
 }
 
-/// The links between them.
+/// Lists the links between routers.
 #[utoipa::path(
     get,
     path = "/v1/links",
     responses((status = 200, body = Vec<LinkView>), (status = "4XX", body = Refusal)),
 )]
 pub(super) async fn links(State(app): State<Arc<App>>, _: Reader) -> Json<Vec<LinkView>> {
-    Json(app.with(|known| links_of(known)))
+    Json(app.with(|state| links_of(state)))
 }
 
-/// Which rows are asked for.
+/// Which rows to list.
 #[derive(Clone, Copy, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RowsQuery {
-    /// Those with a lower number than this.
+    /// Only rows with a lower number than this.
     before: Option<u64>,
-    /// As many, 1,000 at most.
+    /// How many, at most 1,000.
     count: Option<u64>,
 }
 
@@ -111,7 +112,7 @@ impl RowsQuery {
     }
 }
 
-/// Plans, also those that others have followed, the newest first.
+/// Lists plans, including superseded ones, the newest first.
 #[utoipa::path(
     get,
     path = "/v1/plans",
@@ -119,7 +120,7 @@ impl RowsQuery {
     responses(
         (status = 200, body = Vec<PlanRow>),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away", body = Refusal),
+        (status = 503, description = "The database is unavailable", body = Refusal),
     ),
 )]
 pub(super) async fn plans(
@@ -132,7 +133,7 @@ pub(super) async fn plans(
     Ok(Json(app.database.plans(before, count).await?))
 }
 
-/// A plan.
+/// Shows a plan.
 #[utoipa::path(
     get,
     path = "/v1/plans/{number}",
@@ -140,7 +141,7 @@ pub(super) async fn plans(
     responses(
         (status = 200, body = PlanRow),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away", body = Refusal),
+        (status = 503, description = "The database is unavailable", body = Refusal),
     ),
 )]
 pub(super) async fn plan(
@@ -150,10 +151,14 @@ pub(super) async fn plan(
 ) -> Result<Json<PlanRow>, ErrorResponse> {
     let Path(number) = number.map_err(ErrorResponse::from)?;
     let found = app.database.plan(number).await?;
-    found.map(Json).ok_or_else(|| ErrorResponse::not_found(format!("there is no plan {number}")))
+    found.map(Json).ok_or_else(|| {
+        ErrorResponse::not_found(format!(
+            "plan {number} does not exist; GET /v1/plans lists the plans"
+        ))
+    })
 }
 
-/// The audit: who did what, and when, the newest first.
+/// Lists the audit: who did what, and when, the newest first.
 #[utoipa::path(
     get,
     path = "/v1/events",
@@ -161,7 +166,7 @@ pub(super) async fn plan(
     responses(
         (status = 200, body = Vec<AuditRow>),
         (status = "4XX", body = Refusal),
-        (status = 503, description = "The database is away", body = Refusal),
+        (status = 503, description = "The database is unavailable", body = Refusal),
     ),
 )]
 pub(super) async fn events(
@@ -174,34 +179,35 @@ pub(super) async fn events(
     Ok(Json(app.database.audit(before, count).await?))
 }
 
-/// A plan in force, and how far it has come.
+/// A plan in force with its progress.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 struct Transfer {
     #[serde(flatten)]
     plan: Plan,
-    /// The file: its plan ends when it is withdrawn.
+    /// The file. Its plan ends when it is withdrawn.
     file: File,
-    /// Segments that routers hold of the parts that they are to keep.
+    /// How many segments of their parts the keepers hold.
     kept: u64,
-    /// What routers hold of it: those that keep parts first, 64 at most.
+    /// Holdings of routers, keepers first, at most 64.
     holdings: Vec<HeldRanges>,
     /// How many routers hold some of it.
     holders_count: usize,
 }
 
-/// What a router holds, as `[first, last]`, to within a thousandth of the file.
+/// The segments that a router holds, as `[first, last]`. Gaps of up to a thousandth of the file are
+/// filled.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 struct HeldRanges {
     router: String,
     segments: Vec<(u64, u64)>,
-    /// How many they are.
+    /// The exact number of segments.
     count: u64,
 }
 
-/// What the dashboard shows.
+/// Everything that the dashboard shows.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Overview {
-    /// Milliseconds since 1970 on the controller's clock.
+    /// Time of the controller's clock, in milliseconds since 1970.
     now_ms: u64,
     version: &'static str,
     health: Health,
@@ -211,24 +217,24 @@ pub(super) struct Overview {
     plans_count: usize,
     /// The newest plans in force.
     transfers: Vec<Transfer>,
-    /// The newest lines of the audit; none while the database is away.
+    /// The newest audit lines; empty while the database is unavailable.
     events: Vec<AuditRow>,
-    /// Routers that were known once and are not here, when they were heard of last or have come,
-    /// and whether they are lost: no controller has heard of them since.
+    /// Routers that are known and not present here: the name, the time of the last report, and
+    /// whether the router is lost (it reports to no other controller either).
     gone: Vec<(String, u64, bool)>,
-    /// Routers that are refused, as others have their names: the name, and their addresses.
+    /// Routers that are refused because another one has their name: the name, and their addresses.
     twins: Vec<(String, Vec<String>)>,
 }
 
-fn transfers_of(known: &ControllerState) -> Vec<Transfer> {
-    let mut plans: Vec<&Plan> = known.controller.plans().collect();
+fn transfers_of(state: &ControllerState) -> Vec<Transfer> {
+    let mut plans: Vec<&Plan> = state.controller.plans().collect();
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
-    plans.into_iter().filter_map(|plan| transfer_of(known, plan)).take(SHOWN_PLANS).collect()
+    plans.into_iter().filter_map(|plan| transfer_of(state, plan)).take(SHOWN_PLANS).collect()
 }
 
-fn transfer_of(known: &ControllerState, plan: &Plan) -> Option<Transfer> {
-    let file = known.controller.file(&plan.object).cloned()?;
-    let mut held = known.controller.holdings(&plan.object);
+fn transfer_of(state: &ControllerState, plan: &Plan) -> Option<Transfer> {
+    let file = state.controller.file(&plan.object).cloned()?;
+    let mut held = state.controller.holdings(&plan.object);
     let keeps = |router: &str| plan.parts.iter().any(|part| part.router == router);
     held.sort_by_key(|(router, _)| !keeps(router));
     let kept = plan.parts.iter().flat_map(|part| {
@@ -246,7 +252,7 @@ fn transfer_of(known: &ControllerState, plan: &Plan) -> Option<Transfer> {
     Some(Transfer { plan: plan.clone(), file, kept, holdings, holders_count })
 }
 
-/// Ranges, those as one that are no more than `gap` segments apart.
+/// The ranges, with those merged whose distance is at most `gap` segments.
 fn merge_near_ranges(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for (first, last) in segments.ranges() {
@@ -258,7 +264,7 @@ fn merge_near_ranges(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// What the dashboard shows, in one answer.
+/// Everything that the dashboard shows, in one answer.
 #[utoipa::path(
     get,
     path = "/v1/state",
@@ -272,19 +278,19 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overvi
     let rows = rows.await;
     let health = Health::of(&app, rows.as_ref().err().map(DatabaseError::outage_cause));
     let (events, mut gone) = rows.unwrap_or_default();
-    let overview = app.with(|known| {
-        let routers = routers_of(known);
-        let twins = known.controller.duplicates();
+    let overview = app.with(|state| {
+        let routers = routers_of(state);
+        let twins = state.controller.duplicates();
         gone.retain(|(name, ..)| !routers.iter().any(|router| router.name == *name));
         Overview {
             now_ms: app.wall_clock.now_ms(),
             version: env!("CARGO_PKG_VERSION"),
             health,
             routers,
-            links: links_of(known),
-            files_count: known.controller.files_count(),
-            plans_count: known.controller.plans().count(),
-            transfers: transfers_of(known),
+            links: links_of(state),
+            files_count: state.controller.files_count(),
+            plans_count: state.controller.plans().count(),
+            transfers: transfers_of(state),
             events,
             gone,
             twins: twins.map(|(name, uris)| (name.to_owned(), uris.to_vec())).collect(),

@@ -1,4 +1,4 @@
-//! What routers tell and ask.
+//! Requests of routers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use crate::app::App;
 use crate::database::Record;
 use crate::error_response::ErrorResponse;
 
-/// How long a question for a configuration waits, at most.
+/// Maximum time in seconds that a request for a configuration may wait.
 const WAIT_S_MAX: u64 = 60;
 
-/// A router tells of itself, also as a sign of life.
+/// A router reports itself, also as a sign of life.
 #[utoipa::path(
     put,
     path = "/v1/routers/{router}",
@@ -44,13 +44,13 @@ pub(super) async fn report(
     let foreign = (told - report.prefixes.len()) as u64;
     let seen_ms = app.wall_clock.now_ms();
     let body = serde_json::to_string(&report).unwrap_or_default();
-    let registered = app.with(|known| {
-        let is_found = known.subscribe(&router).is_none();
-        let registered = known.controller.report(now, &router, report)?;
+    let registered = app.with(|state| {
+        let is_found = state.subscribe(&router).is_none();
+        let registered = state.controller.report(now, &router, report)?;
         if foreign > 0 {
-            known.controller.note_limit_exceeded(&router, LimitKind::Prefix, foreign);
+            state.controller.note_limit_exceeded(&router, LimitKind::Prefix, foreign);
         }
-        known.seen_ms.insert(router.clone(), seen_ms);
+        state.seen_ms.insert(router.clone(), seen_ms);
         Ok::<_, ControlError>((registered, is_found))
     });
     let (registered, is_found) = registered?;
@@ -60,16 +60,16 @@ pub(super) async fn report(
     Ok(Json(registered))
 }
 
-/// A router tells what of its store has changed.
+/// A router reports changes of its holdings.
 ///
-/// 409 says which update is expected; number 1 of another generation begins anew at any time.
+/// 409 says which update is expected. Number 1 of a new generation is accepted at any time.
 #[utoipa::path(
     post,
     path = "/v1/routers/{router}/updates",
     params(("router" = String, Path, description = "The name of the token")),
     request_body = Update,
     responses(
-        (status = 200, description = "What is expected next", body = UpdateNumber),
+        (status = 200, description = "The update that is expected next", body = UpdateNumber),
         (status = 409, body = Refusal),
         (status = "4XX", body = Refusal),
     ),
@@ -81,11 +81,11 @@ pub(super) async fn update(
 ) -> Result<Json<UpdateNumber>, ErrorResponse> {
     let now = app.clock.now();
     let UpdateNumber { generation, number } = update.at;
-    app.with(|known| known.controller.update(now, &router, update))?;
+    app.with(|state| state.controller.update(now, &router, update))?;
     Ok(Json(UpdateNumber { generation, number: number + 1 }))
 }
 
-/// A router is asked for an object that it lacks, and asks what to do.
+/// A router requests a decision about an object that it lacks.
 #[utoipa::path(
     post,
     path = "/v1/routers/{router}/forward",
@@ -102,32 +102,32 @@ pub(super) async fn forward(
     Body(forward): Body<Forward>,
 ) -> Result<Json<Forwarded>, ErrorResponse> {
     let begin = Instant::now();
-    let forwarded = app.with(|known| known.controller.forward(&router, &forward.object));
+    let forwarded = app.with(|state| state.controller.forward(&router, &forward.object));
     app.metrics.decision_seconds.observe(begin.elapsed().as_secs_f64());
     Ok(Json(forwarded?))
 }
 
-/// Which configuration is asked for.
+/// Which configuration.
 #[derive(Clone, Copy, Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfigurationQuery {
-    /// One with a higher generation than this.
+    /// Only a generation higher than this.
     #[serde(default)]
     after: u64,
-    /// Seconds to wait until there is one, 60 at most.
+    /// Seconds to wait for one, at most 60.
     #[serde(default)]
     wait: u64,
 }
 
-/// The configuration of a router, as soon as there is one after a generation.
+/// The configuration of a router, as soon as its generation is higher than `after`.
 #[utoipa::path(
     get,
     path = "/v1/routers/{router}/config",
     params(("router" = String, Path, description = "The name of the router"), ConfigurationQuery),
     responses(
         (status = 200, body = Configuration),
-        (status = 204, description = "There is none yet"),
+        (status = 204, description = "There is none within the wait"),
         (status = "4XX", body = Refusal),
     ),
 )]
@@ -138,13 +138,13 @@ pub(super) async fn configuration(
 ) -> Result<Response, ErrorResponse> {
     let Query(ConfigurationQuery { after, wait }) = query.map_err(ErrorResponse::from)?;
     let unknown = || ErrorResponse::from(ControlError::UnknownRouter(router.clone()));
-    let mut news = app.with(|known| known.subscribe(&router)).ok_or_else(unknown)?;
+    let mut news = app.with(|state| state.subscribe(&router)).ok_or_else(unknown)?;
     let mut stopping = app.stopping.clone();
     let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));
     tokio::pin!(end);
     loop {
         if *news.borrow_and_update() > after {
-            let found = app.with(|known| known.controller.configuration(&router));
+            let found = app.with(|state| state.controller.configuration(&router));
             if let Some(configuration) = found.filter(|found| found.generation > after) {
                 return Ok(Json(configuration).into_response());
             }

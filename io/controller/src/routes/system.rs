@@ -1,4 +1,4 @@
-//! How the controller is.
+//! The state of the controller itself.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -16,38 +16,38 @@ use crate::app::App;
 use crate::database::{NUMBER_STEP, OutageCause};
 use crate::error_response::ErrorResponse;
 
-/// How the controller is.
+/// The state of the controller.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 pub(super) struct Health {
-    /// `ok`, or `degraded` while decisions go on without the database.
+    /// `ok`, or `degraded` while the controller works without its database.
     status: &'static str,
-    /// Whether the database answers.
+    /// Whether the database works.
     database: bool,
     /// Why it does not.
     why: Option<OutageCause>,
-    /// Plans and lines of the audit that wait for it.
+    /// Records that wait to be written to the database.
     waiting_records: usize,
-    /// Those that were lost because it was away for too long.
+    /// Records dropped because the database was unavailable for too long.
     lost_records: u64,
-    /// Those that the database refused by themselves, whatever it is that is wrong with them.
+    /// Records that the database refused because of their content.
     refused_records: u64,
-    /// Rows of the database that could not be read since the start, and were passed over; 1,000 at
-    /// most. Somebody else wrote them, or a disk has spoilt them.
+    /// Database rows that cannot be read and are skipped, at most 1,000. Another program wrote
+    /// them, or a disk is faulty.
     garbled_rows: u64,
-    /// One of them, and what is wrong with it.
+    /// One of these rows with its error.
     garbled: Option<String>,
-    /// Why what other controllers write cannot be read at present, if it cannot.
+    /// Why changes of other controllers cannot be read at present, if they cannot.
     unread: Option<String>,
-    /// Whether it gives no configurations at present: routers may not have come back yet, or other
-    /// controllers hear more of them.
+    /// Whether the controller gives no configurations at present: routers may not have reported
+    /// yet, or another controller has more routers.
     waits: bool,
-    /// The number of this controller, which its plans end with, and addresses of others that run.
+    /// The number of this controller, which its plan numbers end in.
     run: u64,
-    /// See there.
+    /// Addresses of other running controllers of the database.
     others: Vec<String>,
 }
 
-/// Whether it works, for those who watch over it. 503 while the database is away.
+/// Whether the controller works, for monitoring. 503 while the database is unavailable.
 #[utoipa::path(
     get,
     path = "/health",
@@ -55,7 +55,7 @@ pub(super) struct Health {
     responses((status = 200, body = Health), (status = 503, body = Health)),
 )]
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
-    // One that is known to be away is not waited for.
+    // Do not wait for a database that is known to be unavailable.
     let silent = match app.outage() {
         Some(_) => None,
         None => app.database.answers().await.err().map(|error| error.outage_cause()),
@@ -66,7 +66,7 @@ pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
 }
 
 impl Health {
-    /// With why the database has not answered just now, if it has not.
+    /// The state, with the cause if the database has just failed to answer.
     pub(super) fn of(app: &App, silent: Option<OutageCause>) -> Self {
         let why = app.outage().or(silent);
         let database = why.is_none();
@@ -80,14 +80,14 @@ impl Health {
             garbled_rows: app.database.unreadable().count(),
             garbled: app.database.unreadable().first(),
             unread: app.read_failure(),
-            waits: app.with(|known| known.controller.is_waiting()),
+            waits: app.with(|state| state.controller.is_waiting()),
             run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
             others: app.other_urls.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 }
 
-/// Counters as text for Prometheus.
+/// Metrics as text for Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -98,15 +98,15 @@ pub(super) async fn metrics(
     headers: HeaderMap,
     _: Reader,
 ) -> Result<impl IntoResponse, ErrorResponse> {
-    let (counts, bounded) = app.with(|known| {
+    let (counts, bounded) = app.with(|state| {
         let counts = [
-            known.controller.routers().count(),
-            known.controller.links_count(),
-            known.controller.files_count(),
-            known.controller.plans().count(),
-            known.waiting_count(),
+            state.controller.routers().count(),
+            state.controller.links_count(),
+            state.controller.files_count(),
+            state.controller.plans().count(),
+            state.waiting_count(),
         ];
-        (counts.map(|count| count as u64), known.controller.limit_counts().collect::<Vec<_>>())
+        (counts.map(|count| count as u64), state.controller.limit_counts().collect::<Vec<_>>())
     });
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());

@@ -1,4 +1,4 @@
-//! Who is let in, and what bodies are taken.
+//! Authorization of requests, and accepted bodies.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use weir_controller::{Config, Role, Server, StartError, add_token, remove_token, tokens};
 
 use crate::backend::IS_SERVER;
-use crate::bench::{Answer, Bench, Client, FILE, eventually, file, report};
+use crate::fixture::{Answer, Client, FILE, TestServer, eventually, file, report};
 
 const ROLES: [Role; 4] = [Role::Router, Role::Producer, Role::Operator, Role::Reader];
 
 #[test]
 fn each_role_has_its_permissions() {
     use Role::{Operator, Producer, Reader, Router};
-    let bench = Bench::start();
-    let clients = ROLES.map(|role| (role, bench.client(role, "r1")));
+    let controller = TestServer::start();
+    let clients = ROLES.map(|role| (role, controller.client(role, "r1")));
     let first = clients[0].1.report("r1", &report("r1", 1000, &[], &[]));
     assert_eq!(first.status, 200);
     let update = json!({"generation": 1, "number": 1, "changes": []});
@@ -52,12 +52,12 @@ fn each_role_has_its_permissions() {
             }
         }
         for stranger in ["", "weir-0-0", &clients[0].1.token.replace("weir-", "weir-0")] {
-            let answer = Client::new(&bench.url(), stranger).send(method, path, &body);
+            let answer = Client::new(&controller.url(), stranger).send(method, path, &body);
             assert_eq!(answer.status, 401, "{method} {path}: {answer:?}");
             assert!(answer.error().contains("token"), "{answer:?}");
         }
     }
-    let stranger = Client::new(&bench.url(), "");
+    let stranger = Client::new(&controller.url(), "");
     assert_eq!(stranger.get("/health").status, 200);
     let api = stranger.get("/openapi.json").json();
     let documented: Vec<&String> = api["paths"].as_object().unwrap().keys().collect();
@@ -70,8 +70,8 @@ fn each_role_has_its_permissions() {
 
 #[test]
 fn router_token_serves_only_its_router() {
-    let bench = Bench::start();
-    let [one, other] = ["one", "other"].map(|name| bench.client(Role::Router, name));
+    let controller = TestServer::start();
+    let [one, other] = ["one", "other"].map(|name| controller.client(Role::Router, name));
     assert_eq!(other.report("other", &report("other", 1, &[], &[])).status, 200);
     for answer in [
         one.report("other", &report("other", 1, &[], &[])),
@@ -87,14 +87,14 @@ fn router_token_serves_only_its_router() {
 
 #[test]
 fn tokens_expire_and_are_removed() {
-    let bench = Bench::start();
-    let database = bench.database();
+    let controller = TestServer::start();
+    let database = controller.database();
     let short = add_token(&database, Role::Reader, "short", Some(0), &[]).unwrap();
-    let expired = Client::new(&bench.url(), &short).get("/v1/routers");
+    let expired = Client::new(&controller.url(), &short).get("/v1/routers");
     assert_eq!(expired.status, 401);
     assert!(expired.error().contains("expired"), "{expired:?}");
 
-    let reader = bench.client(Role::Reader, "reader");
+    let reader = controller.client(Role::Reader, "reader");
     assert_eq!(reader.get("/v1/routers").status, 200);
     let listed = tokens(&database).unwrap();
     let token = listed.iter().find(|token| token.name == "reader").unwrap();
@@ -105,24 +105,24 @@ fn tokens_expire_and_are_removed() {
 
 #[test]
 fn limits_requests_of_a_token() {
-    let bench = Bench::with(|config| {
+    let controller = TestServer::with(|config| {
         config.requests_per_second_max = NonZeroU32::new(5).unwrap();
     });
-    let [one, other] = ["one", "other"].map(|name| bench.client(Role::Reader, name));
+    let [one, other] = ["one", "other"].map(|name| controller.client(Role::Reader, name));
     let refused = |client: &Client| -> Option<Answer> {
         let answers = (0..1000).map(|_| client.get("/v1/links"));
         answers.into_iter().find(|answer| answer.status == 429)
     };
     let answer = refused(&one).expect("a refusal among 1,000 requests");
-    assert!(answer.error().contains("more than 5 requests"), "{answer:?}");
+    assert!(answer.error().contains("limit of 5 requests per second"), "{answer:?}");
     assert!(answer.retry_after.is_some());
     assert_eq!(other.get("/v1/links").status, 200);
 }
 
 #[test]
 fn names_the_field_of_a_bad_body() {
-    let bench = Bench::with(|config| config.body_bytes_max = 100_000);
-    let router = bench.client(Role::Router, "r");
+    let controller = TestServer::with(|config| config.body_bytes_max = 100_000);
+    let router = controller.client(Role::Router, "r");
     assert_eq!(router.report("r", &report("r", 1000, &[], &[])).status, 200);
     let mut extra = report("r", 1000, &[], &[]);
     extra["clock"] = json!(3);
@@ -156,17 +156,17 @@ fn names_the_field_of_a_bad_body() {
     assert_eq!(router.get("/v1/routers/r/config?since=1").status, 400);
     assert_eq!(router.get("/nowhere").status, 404);
     assert_eq!(router.send("DELETE", "/v1/routers/r", "").status, 405);
-    // What was refused has changed nothing.
+    // Refused requests have changed nothing.
     let registered = router.report("r", &report("r", 1000, &[], &[])).json();
     assert_eq!(registered["expected"]["number"], 0);
 }
 
-/// A connection that writes all of a request before it reads, as many programs do.
-struct Wire(BufReader<TcpStream>);
+/// A connection that writes the whole request before it reads, as many programs do.
+struct RawConnection(BufReader<TcpStream>);
 
-impl Wire {
-    fn connect(bench: &Bench) -> Self {
-        let stream = TcpStream::connect(bench.url().strip_prefix("http://").unwrap()).unwrap();
+impl RawConnection {
+    fn connect(controller: &TestServer) -> Self {
+        let stream = TcpStream::connect(controller.url().strip_prefix("http://").unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self(BufReader::new(stream))
     }
@@ -204,44 +204,44 @@ impl Wire {
     }
 }
 
-/// The connection was closed over what it had not sent yet.
+/// Regression: the connection was closed before the whole body was sent, so the answer was lost.
 #[test]
 fn oversized_body_still_gets_an_answer() {
     const MAX: usize = 1_000_000;
-    let bench = Bench::with(|config| config.body_bytes_max = MAX);
-    let router = bench.client(Role::Router, "r");
+    let controller = TestServer::with(|config| config.body_bytes_max = MAX);
+    let router = controller.client(Role::Router, "r");
     let (put, length) = ("PUT /v1/routers/r", format!("Content-Length: {}", 10 * MAX));
     let body = vec![b' '; 10 * MAX];
     let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
     let is_too_large = |(status, text): &(String, String)| {
-        status.contains(" 413 ") && text.contains("larger than 1000000 octets; send it in parts")
+        status.contains(" 413 ") && text.contains("larger than 1000000 bytes; send it in several")
     };
     for (header, octets) in [(&*length, &body), ("Transfer-Encoding: chunked", &chunked)] {
-        let mut wire = Wire::connect(&bench);
+        let mut wire = RawConnection::connect(&controller);
         wire.begin(put, &router.token, header);
         wire.write(octets).unwrap();
         let answer = wire.answer();
         assert!(is_too_large(&answer), "{header}: {answer:?}");
-        // The connection goes on.
+        // The connection stays usable.
         wire.begin("GET /health", "", "Accept: */*");
         assert!(wire.answer().0.contains(" 200 "));
     }
-    // Who is not let in can read that after a body of the size that is taken.
-    let mut stranger = Wire::connect(&bench);
+    // An unauthorized client can read its answer after a body of the allowed size.
+    let mut stranger = RawConnection::connect(&controller);
     stranger.begin(put, "weir-0-0", &format!("Content-Length: {MAX}"));
     stranger.write(&body[..MAX]).unwrap();
     let (status, text) = stranger.answer();
-    assert!(status.contains(" 401 ") && text.contains("not known"), "{status}: {text}");
-    // Who asks first sends nothing.
-    let mut asking = Wire::connect(&bench);
+    assert!(status.contains(" 401 ") && text.contains("is unknown"), "{status}: {text}");
+    // A client that waits for `100 Continue` sends no body.
+    let mut asking = RawConnection::connect(&controller);
     asking.begin(put, &router.token, &format!("{length}\r\nExpect: 100-continue"));
     let answer = asking.answer();
     assert!(is_too_large(&answer), "{answer:?}");
-    // What has no end is not received for ever, and from strangers still less.
+    // An endless body is not received for ever, and from anonymous clients even less of it.
     let taken = |token: &str| {
-        let mut endless = Wire::connect(&bench);
+        let mut endless = RawConnection::connect(&controller);
         endless.begin(put, token, &format!("Content-Length: {}", 1000 * MAX));
-        // In small pieces, as others wait in the buffers of both ends.
+        // Use small pieces: larger ones stay in the socket buffers of both ends.
         let mut pieces = (0..100_000).take_while(|_| endless.write(&body[..MAX / 100]).is_ok());
         pieces.by_ref().count() / 100
     };
@@ -250,52 +250,52 @@ fn oversized_body_still_gets_an_answer() {
     assert!(stranger < known, "{stranger} MB and {known} MB of it");
 }
 
-/// It waited for the rest for as long as from anybody else.
+/// Regression: shutdown waited for the rest of a body as long as any request does.
 #[test]
 fn missing_body_does_not_delay_shutdown() {
-    let mut bench = Bench::start();
-    let router = bench.client(Role::Router, "r");
-    let length = bench.config.body_bytes_max + 1;
-    let mut slow = Wire::connect(&bench);
+    let mut controller = TestServer::start();
+    let router = controller.client(Role::Router, "r");
+    let length = controller.config.body_bytes_max + 1;
+    let mut slow = RawConnection::connect(&controller);
     slow.begin("PUT /v1/routers/r", &router.token, &format!("Content-Length: {length}"));
     slow.write(b" ").unwrap();
-    // It is refused by its length, and the rest is waited for.
+    // It is refused because of its length, and the server waits for the rest.
     let refused = "weir_controller_requests_total{method=\"PUT\",route=\"/v1/routers/{router}\",status=\"413\"} 1";
-    let operator = bench.client(Role::Operator, "o");
+    let operator = controller.client(Role::Operator, "o");
     eventually(|| operator.get("/metrics").text.contains(refused), "that it is refused");
-    bench.stop();
+    controller.stop();
     let answer = slow.answer();
     assert!(answer.0.contains(" 413 "), "{answer:?}");
 }
 
 #[test]
 fn limits_size_of_inflated_bodies() {
-    let bench = Bench::with(|config| config.body_bytes_max = 100_000);
-    let router = bench.client(Role::Router, "r");
+    let controller = TestServer::with(|config| config.body_bytes_max = 100_000);
+    let router = controller.client(Role::Router, "r");
     let send = |coding: &str, body: &[u8]| router.send_coded("PUT", "/v1/routers/r", coding, body);
     let deflated = |text: &str| compress_to_vec_zlib(text.as_bytes(), 6);
     let good = report("r", 1000, &["s"], &["/data"]).to_string();
     assert_eq!(send("deflate", &deflated(&good)).status, 200);
-    // Codings are the same in capitals, and one of them changes nothing.
+    // Codings are case-insensitive, and `identity` has no effect.
     for coding in ["Deflate", "DEFLATE", "identity, deflate"] {
         assert_eq!(send(coding, &deflated(&good)).status, 200, "{coding}");
     }
     for coding in ["identity", "Identity", "identity,, identity"] {
         assert_eq!(send(coding, good.as_bytes()).status, 200, "{coding}");
     }
-    let operator = bench.client(Role::Operator, "o");
+    let operator = controller.client(Role::Operator, "o");
     assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/data"]));
     let wrong = json!({"uris": []}).to_string();
     let refused = send("deflate", &deflated(&wrong));
     assert_eq!(refused.status, 422);
     assert!(refused.error().contains("store_bytes"), "{refused:?}");
-    // A little too much, and a bomb.
+    // Slightly too large, and a compression bomb.
     for length in [100_001, 50_000_000] {
         let bomb = deflated(&" ".repeat(length));
         assert!(bomb.len() < 100_000);
         let refused = send("deflate", &bomb);
         assert_eq!(refused.status, 413, "{refused:?}");
-        assert!(refused.error().contains("larger than 100000 octets"), "{refused:?}");
+        assert!(refused.error().contains("larger than 100000 bytes"), "{refused:?}");
     }
     let cut = &deflated(&good)[..20];
     for garbage in [cut, b"", b"{}", &[0xff; 300]] {
@@ -320,15 +320,15 @@ fn refuses_plain_http_beyond_loopback() {
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it listens everywhere without TLS"),
     }
-    assert!(!database.exists(), "nothing is made before that");
+    assert!(!database.exists(), "no database is created");
     Server::start(Config { insecure: true, ..config }).unwrap().stop();
 }
 
 #[test]
 fn false_reports_do_not_flood_the_audit() {
-    let bench = Bench::with(|config| config.controller.unregistered_max = 3);
-    let liar = bench.client(Role::Router, "liar");
-    let operator = bench.client(Role::Operator, "o");
+    let controller = TestServer::with(|config| config.controller.unregistered_max = 3);
+    let liar = controller.client(Role::Router, "liar");
+    let operator = controller.client(Role::Operator, "o");
     assert_eq!(liar.report("liar", &report("liar", 1000, &[], &[])).status, 200);
     for number in 1..=50 {
         let change = |object: u64| {
@@ -353,9 +353,9 @@ fn false_reports_do_not_flood_the_audit() {
 
 #[test]
 fn token_prefixes_limit_file_names() {
-    let bench = Bench::start();
-    let producer = bench.client_below(Role::Producer, "p", &["/cms", "/atlas/raw"]);
-    let operator = bench.client_below(Role::Operator, "o", &[]);
+    let controller = TestServer::start();
+    let producer = controller.client_below(Role::Producer, "p", &["/cms", "/atlas/raw"]);
+    let operator = controller.client_below(Role::Operator, "o", &[]);
     for name in ["/cms", "/cms/run/v=1", "/atlas/raw/v=1"] {
         assert_eq!(producer.post("/v1/files", &file(name, 10)).status, 201, "{name}");
     }
@@ -376,8 +376,8 @@ fn token_prefixes_limit_file_names() {
     };
     eventually(|| of("file refused") == ["/cmsx/v=1"], "one line for all refusals of a minute");
     assert!(of("token added").iter().any(|line| line.ends_with("names below /cms /atlas/raw")));
-    // It is kept with the token.
-    let listed = tokens(&bench.database()).unwrap();
+    // The prefixes are stored with the token.
+    let listed = tokens(&controller.database()).unwrap();
     let token = listed.iter().find(|token| token.name == "p").unwrap();
     let prefixes: Vec<String> = token.prefixes.iter().map(ToString::to_string).collect();
     assert_eq!(prefixes, ["/cms", "/atlas/raw"]);
@@ -385,12 +385,12 @@ fn token_prefixes_limit_file_names() {
 
 #[test]
 fn token_prefixes_limit_routes() {
-    let bench = Bench::start();
-    let router = bench.client_below(Role::Router, "r", &["/cms"]);
-    let other = bench.client(Role::Router, "s");
-    let operator = bench.client(Role::Operator, "o");
-    let told = report("r", 1000, &["s"], &["/cms/a", "/", "/atlas"]);
-    assert_eq!(router.report("r", &told).status, 200);
+    let controller = TestServer::start();
+    let router = controller.client_below(Role::Router, "r", &["/cms"]);
+    let other = controller.client(Role::Router, "s");
+    let operator = controller.client(Role::Operator, "o");
+    let reported = report("r", 1000, &["s"], &["/cms/a", "/", "/atlas"]);
+    assert_eq!(router.report("r", &reported).status, 200);
     other.report("s", &report("s", 1000, &["r"], &[]));
     assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/cms/a"]));
     let routes = other.configuration("s", 0, 0).json()["routes"].clone();
@@ -402,27 +402,27 @@ fn token_prefixes_limit_routes() {
 #[test]
 fn old_tokens_allow_any_name() {
     if IS_SERVER {
-        // It was not there before tokens had prefixes.
+        // PostgreSQL was not supported before tokens had prefixes.
         return;
     }
-    let mut bench = Bench::start();
-    let producer = bench.client_below(Role::Producer, "p", &[]);
+    let mut controller = TestServer::start();
+    let producer = controller.client_below(Role::Producer, "p", &[]);
     assert_eq!(producer.post("/v1/files", &file("/a/v=1", 10)).status, 403);
-    bench.stop();
-    // As the step to the new tables leaves it.
-    let mut database = bench.connect();
+    controller.stop();
+    // Undo the migration that added prefixes.
+    let mut database = controller.connect();
     database.sql("ALTER TABLE tokens DROP COLUMN prefixes");
     database.sql("DELETE FROM _sqlx_migrations WHERE version = 2");
     drop(database);
-    bench.restart();
-    let producer = producer.at(&bench);
+    controller.restart();
+    let producer = producer.at(&controller);
     assert_eq!(producer.post("/v1/files", &file("/a/v=1", 10)).status, 201);
 }
 
 #[test]
 fn known_files_do_not_count_as_new() {
-    let bench = Bench::with(|config| config.controller.files_max = 3);
-    let producer = bench.client(Role::Producer, "p");
+    let controller = TestServer::with(|config| config.controller.files_max = 3);
+    let producer = controller.client(Role::Producer, "p");
     let names = ["/a/v=1", "/b/v=1"];
     for name in names {
         assert_eq!(producer.post("/v1/files", &file(name, 10)).status, 201);
@@ -438,6 +438,6 @@ fn known_files_do_not_count_as_new() {
     let refused: Vec<&str> =
         refused.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(refused, ["/c/v=1", "/d/v=1"], "the other one, and one too many");
-    let files = bench.client(Role::Operator, "o").get("/v1/files").json();
+    let files = controller.client(Role::Operator, "o").get("/v1/files").json();
     assert_eq!(files.as_array().unwrap().len(), 3, "{files}");
 }

@@ -1,4 +1,4 @@
-//! With SQLite.
+//! The tests with SQLite.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use weir_controller::Config;
 /// Whether the database is on a server.
 pub(crate) const IS_SERVER: bool = false;
 
-/// A database without tables, for a test of its own.
+/// An empty database for one test.
 pub(crate) fn database(folder: &TempDir) -> String {
     format!("sqlite://{}", folder.path().join("controller.db").display())
 }
 
-/// A copy of a database that is in use.
+/// A copy of a database in use.
 pub(crate) fn backup(folder: &Path, url: &str) -> String {
     let copy = format!("sqlite://{}", folder.join("copy.db").display());
     let sql = format!("VACUUM INTO '{}'", folder.join("copy.db").display());
@@ -26,14 +26,14 @@ pub(crate) fn backup(folder: &Path, url: &str) -> String {
     copy
 }
 
-/// A database with little room, if this machine has such.
-pub(crate) struct Small {
+/// A database with little space, if this machine can provide one.
+pub(crate) struct SmallDisk {
     folder: TempDir,
 }
 
 const PAGES: u64 = 200;
 
-impl Small {
+impl SmallDisk {
     pub(crate) fn start() -> Option<Self> {
         Some(Self { folder: tempfile::tempdir().unwrap() })
     }
@@ -46,19 +46,19 @@ impl Small {
         config.database_bytes_max = Some(PAGES * 4096);
     }
 
-    /// What another program says first that has no more room.
+    /// Settings for another program that must not get more space.
     pub(crate) const SETTINGS: &str = "PRAGMA max_page_count = 200";
     pub(crate) const FILLER: &str = "CREATE TABLE filler (x TEXT)";
     pub(crate) const MUCH: &str = "INSERT INTO filler VALUES (hex(zeroblob(50000)))";
     pub(crate) const LITTLE: &str = "INSERT INTO filler VALUES (hex(zeroblob(1000)))";
 }
 
-/// Has the database refuse some plans.
+/// Makes the database refuse some plans.
 pub(crate) const REFUSES: &str = "CREATE TRIGGER refuses BEFORE INSERT ON plans \
                                   WHEN NEW.object LIKE '%poison%' \
                                   BEGIN SELECT RAISE(ABORT, 'refused'); END";
 
-/// Garbles the row of a file: its JSON is cut, it says what cannot be, it is no text, no UTF-8.
+/// Damages the row of a file: truncated JSON, invalid values, a blob, invalid UTF-8.
 pub(crate) const GARBLE_FILE: [&str; 4] = [
     "UPDATE files SET body = '{' WHERE name = '/bad/v=1'",
     "UPDATE files SET body = replace(body, '10', '0') WHERE name = '/bad/v=1'",

@@ -1,4 +1,4 @@
-//! Strangers that hold connections for as long as they can.
+//! Clients without tokens that hold as many connections as possible.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use weir_controller::Role;
 
-use crate::bench::{Bench, Client, PATIENCE};
+use crate::fixture::{Client, PATIENCE, TestServer};
 
 const CONNECTIONS_MAX: usize = 64;
 
-/// A connection on which much is asked for and nothing is read.
-fn pipelining(bench: &Bench) -> TcpStream {
-    let mut stream = TcpStream::connect(bench.url().trim_start_matches("http://")).unwrap();
+/// A connection with many requests whose answers are not read.
+fn pipelining(controller: &TestServer) -> TcpStream {
+    let mut stream = TcpStream::connect(controller.url().trim_start_matches("http://")).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
     let request = b"GET /dashboard.js HTTP/1.1\r\nHost: c\r\n\r\n".repeat(100);
-    // Until it takes no more, or has closed it.
+    // Write until the server accepts no more, or has closed the connection.
     while stream.write_all(&request).is_ok() {}
     stream
 }
@@ -34,20 +34,20 @@ fn is_closed(stream: &mut TcpStream) -> bool {
     }
 }
 
-/// Regression: it took all connections for ever, and nobody else got an answer.
+/// Regression: such a client kept all connections for ever, so no other client got an answer.
 #[test]
 fn stalled_client_blocks_nobody() {
-    let bench = Bench::with(|config| config.connections_max = CONNECTIONS_MAX);
-    let operator = bench.client(Role::Operator, "operator");
+    let controller = TestServer::with(|config| config.connections_max = CONNECTIONS_MAX);
+    let operator = controller.client(Role::Operator, "operator");
     let crowd: Vec<TcpStream> = std::thread::scope(|scope| {
         let attempts: Vec<_> =
-            (0..2 * CONNECTIONS_MAX).map(|_| scope.spawn(|| pipelining(&bench))).collect();
+            (0..2 * CONNECTIONS_MAX).map(|_| scope.spawn(|| pipelining(&controller))).collect();
         attempts.into_iter().map(|attempt| attempt.join().unwrap()).collect()
     });
     let begun = Instant::now();
     assert_eq!(operator.get("/health").status, 200);
     assert_eq!(operator.get("/v1/state").status, 200);
-    assert_eq!(Client::new(&bench.url(), "").get("/health").status, 200);
+    assert_eq!(Client::new(&controller.url(), "").get("/health").status, 200);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let metrics = operator.get("/metrics").text;
     let displaced = "weir_controller_displaced_connections ";
@@ -56,11 +56,11 @@ fn stalled_client_blocks_nobody() {
     drop(crowd);
 }
 
-/// One that has shown its token stays, whoever comes.
+/// An authenticated connection stays, however many others arrive.
 #[test]
 fn authenticated_connections_stay_open() {
-    let bench = Bench::with(|config| config.connections_max = CONNECTIONS_MAX);
-    let token = bench.client(Role::Reader, "reader").token;
+    let controller = TestServer::with(|config| config.connections_max = CONNECTIONS_MAX);
+    let token = controller.client(Role::Reader, "reader").token;
     let ask = |stream: &mut TcpStream| {
         let request =
             format!("GET /v1/routers HTTP/1.1\r\nHost: c\r\nAuthorization: Bearer {token}\r\n\r\n");
@@ -69,7 +69,7 @@ fn authenticated_connections_stay_open() {
         let count = stream.read(&mut octets).unwrap();
         String::from_utf8_lossy(&octets[..count]).into_owned()
     };
-    let connect = || TcpStream::connect(bench.url().trim_start_matches("http://")).unwrap();
+    let connect = || TcpStream::connect(controller.url().trim_start_matches("http://")).unwrap();
     let mut known = connect();
     assert!(ask(&mut known).starts_with("HTTP/1.1 200"));
     let mut crowd: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(|_| connect()).collect();
@@ -77,7 +77,7 @@ fn authenticated_connections_stay_open() {
     while crowd.iter_mut().filter_map(|stream| is_closed(stream).then_some(())).count()
         < CONNECTIONS_MAX
     {
-        assert!(Instant::now() < until, "strangers keep their connections");
+        assert!(Instant::now() < until, "anonymous clients keep their connections");
     }
     assert!(ask(&mut known).starts_with("HTTP/1.1 200"));
 }

@@ -1,12 +1,12 @@
-//! A controller on loopback, and those who talk to it. The tests run twice: as `server` with
-//! SQLite, and as `server_postgres`, from the same files.
+//! A controller on loopback and its clients. The tests run twice from the same files: as `server`
+//! with SQLite, and as `server_postgres`.
 
 mod access;
 mod backend;
-mod bench;
 mod clock;
 mod crowd;
 mod dashboard;
+mod fixture;
 mod full;
 mod garbled;
 mod rest;

@@ -1,4 +1,4 @@
-//! TLS, and certificates of clients.
+//! TLS and client certificates.
 
 use std::fs;
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read as _, Write as _};
 use weir_controller::{Role, StartError, TlsFiles, add_token};
 
-use crate::bench::Bench;
+use crate::fixture::TestServer;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -30,7 +30,7 @@ impl Authority {
     }
 }
 
-/// Files of a server `localhost` in a folder.
+/// TLS files of a server `localhost` in a folder.
 fn files(folder: &Path, authority: &Authority, clients: bool) -> TlsFiles {
     let (certificate, key) = authority.issue("localhost");
     let at = |name: &str| folder.join(name);
@@ -44,9 +44,9 @@ fn files(folder: &Path, authority: &Authority, clients: bool) -> TlsFiles {
     }
 }
 
-/// The answer to a question for routers, over TLS, with a certificate or without.
+/// The answer to a request for routers over TLS, with or without a client certificate.
 fn ask(
-    bench: &Bench,
+    controller: &TestServer,
     authority: &Authority,
     own: Option<(rcgen::Certificate, KeyPair)>,
 ) -> std::io::Result<String> {
@@ -67,9 +67,9 @@ fn ask(
     };
     let name = ServerName::try_from("localhost").unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-    let address = bench.url().replace("https://", "");
+    let address = controller.url().replace("https://", "");
     let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
-    let token = add_token(&bench.database(), Role::Reader, "reader", None, &[]).unwrap();
+    let token = add_token(&controller.database(), Role::Reader, "reader", None, &[]).unwrap();
     let head = format!(
         "GET /v1/routers HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
@@ -83,23 +83,25 @@ fn ask(
 #[test]
 fn tls_presents_the_certificate() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
-    let bench = Bench::with(|config| config.tls = Some(files(folder.path(), &authority, false)));
-    assert!(bench.url().starts_with("https://"));
-    let answer = ask(&bench, &authority, None).unwrap();
+    let controller =
+        TestServer::with(|config| config.tls = Some(files(folder.path(), &authority, false)));
+    assert!(controller.url().starts_with("https://"));
+    let answer = ask(&controller, &authority, None).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // Who trusts another authority does not send a token.
-    assert!(ask(&bench, &Authority::new(), None).is_err());
+    // A client that trusts another authority does not send its token.
+    assert!(ask(&controller, &Authority::new(), None).is_err());
 }
 
 #[test]
 fn requires_client_certificates() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
-    let bench = Bench::with(|config| config.tls = Some(files(folder.path(), &authority, true)));
-    let answer = ask(&bench, &authority, Some(authority.issue("router.example"))).unwrap();
+    let controller =
+        TestServer::with(|config| config.tls = Some(files(folder.path(), &authority, true)));
+    let answer = ask(&controller, &authority, Some(authority.issue("router.example"))).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(ask(&bench, &authority, None).is_err());
+    assert!(ask(&controller, &authority, None).is_err());
     let stranger = Authority::new().issue("router.example");
-    assert!(ask(&bench, &authority, Some(stranger)).is_err());
+    assert!(ask(&controller, &authority, Some(stranger)).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! With PostgreSQL.
+//! The tests with PostgreSQL.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::postgres::Postgres;
 /// Whether the database is on a server.
 pub(crate) const IS_SERVER: bool = true;
 
-/// A database without tables, for a test of its own.
+/// An empty database for one test.
 pub(crate) fn database(_: &TempDir) -> String {
     let server = Postgres::common();
     server.url(&server.database(""))
 }
 
-/// A copy of a database that is in use.
+/// A copy of a database in use.
 pub(crate) fn backup(folder: &Path, url: &str) -> String {
     let (server, dump) = (Postgres::common(), folder.join("copy.dump"));
     let name = url.rsplit('/').next().unwrap();
@@ -27,12 +27,12 @@ pub(crate) fn backup(folder: &Path, url: &str) -> String {
     server.url(&copy)
 }
 
-/// A database with little room, if this machine has such.
-pub(crate) struct Small {
+/// A database with little space, if this machine can provide one.
+pub(crate) struct SmallDisk {
     server: Postgres,
 }
 
-impl Small {
+impl SmallDisk {
     pub(crate) fn start() -> Option<Self> {
         let server = Postgres::with_small_disk("24m")?;
         let at = server.small_disk();
@@ -47,7 +47,7 @@ impl Small {
 
     pub(crate) fn configure(_: &mut Config) {}
 
-    /// What another program says first that has no more room.
+    /// Settings for another program that must not get more space.
     pub(crate) const SETTINGS: &str = "SELECT 1";
     pub(crate) const FILLER: &str = "CREATE TABLE filler (x TEXT); \
                                      ALTER TABLE filler ALTER COLUMN x SET STORAGE PLAIN";
@@ -56,12 +56,12 @@ impl Small {
     pub(crate) const LITTLE: &str = "INSERT INTO filler VALUES (repeat('x', 7000))";
 }
 
-/// Has the database refuse some plans.
+/// Makes the database refuse some plans.
 pub(crate) const REFUSES: &str =
     "ALTER TABLE plans ADD CONSTRAINT refuses CHECK (object NOT LIKE '%poison%')";
 
-/// Garbles the row of a file: its JSON is cut, or it says what cannot be. What is no text or no
-/// UTF-8 the server takes from nobody.
+/// Damages the row of a file: truncated JSON, or invalid values. PostgreSQL accepts no invalid
+/// UTF-8 and no other types.
 pub(crate) const GARBLE_FILE: [&str; 2] = [
     "UPDATE files SET body = '{' WHERE name = '/bad/v=1'",
     "UPDATE files SET body = replace(body, '10', '0') WHERE name = '/bad/v=1'",

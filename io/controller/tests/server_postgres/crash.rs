@@ -1,4 +1,5 @@
-//! The server of the database is killed at random moments: what a controller has accepted is there.
+//! The PostgreSQL server is killed at various moments. Everything that a controller has confirmed
+//! must be there afterwards.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use weir_controller::Role;
 
-use crate::bench::{Bench, eventually, file};
+use crate::fixture::{TestServer, eventually, file};
 use crate::postgres::Postgres;
 
 /// When the server is killed, in milliseconds after the first file of a round.
@@ -17,11 +18,11 @@ fn accepted_files_survive_kills_of_the_server() {
     let mut server = Postgres::start();
     let database = server.database("");
     server.stop();
-    // A controller does not rely on what its administrator has set here.
+    // A controller must not rely on these settings of the administrator.
     server.set(["synchronous_commit=off".to_owned(), "wal_writer_delay=10s".to_owned()]);
     server.resume();
-    let bench = Bench::on(server.url(&database), tempfile::tempdir().unwrap(), |_| {});
-    let producer = bench.client(Role::Operator, "producer");
+    let controller = TestServer::on(server.url(&database), tempfile::tempdir().unwrap(), |_| {});
+    let producer = controller.client(Role::Operator, "producer");
     let mut accepted = BTreeSet::new();
     for (round, after_ms) in KILLED_AFTER_MS.into_iter().enumerate() {
         let (begun, has_begun) = std::sync::mpsc::channel();
@@ -52,8 +53,8 @@ fn accepted_files_survive_kills_of_the_server() {
         assert!(lost.is_empty(), "round {round}, of {} files: {lost:?}", accepted.len());
         let name = format!("/{round}/late/v=1");
         let is_taken = || producer.post("/v1/files", &file(&name, 10)).status < 300;
-        eventually(is_taken, "the server is used again");
+        eventually(is_taken, "a registration after the restart");
         accepted.insert(name);
-        eventually(|| producer.get("/health").status == 200, "that it is well");
+        eventually(|| producer.get("/health").status == 200, "a healthy state");
     }
 }

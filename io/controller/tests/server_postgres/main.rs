@@ -3,11 +3,11 @@
 #[path = "../server/access.rs"]
 mod access;
 mod backend;
-#[path = "../server/bench.rs"]
-mod bench;
 #[path = "../server/clock.rs"]
 mod clock;
 mod crash;
+#[path = "../server/fixture.rs"]
+mod fixture;
 #[path = "../server/full.rs"]
 mod full;
 #[path = "../server/garbled.rs"]

@@ -1,4 +1,4 @@
-//! What tests do to a PostgreSQL server, beyond starting it.
+//! Operations of tests on a PostgreSQL server after its start.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,7 +16,8 @@ impl Postgres {
         COMMON.get_or_init(Self::start)
     }
 
-    /// The same with a small file system that nobody else sees; nothing where none can be mounted.
+    /// A server with a small file system in a private mount namespace; none if nothing can be
+    /// mounted.
     pub(crate) fn with_small_disk(size: &str) -> Option<Self> {
         let can_mount = Command::new("unshare")
             .args(private())
@@ -29,7 +30,7 @@ impl Postgres {
         Some(Self::make(Some(size.to_owned())))
     }
 
-    /// Ends it in good order; its data stays.
+    /// Stops it cleanly; its data stays.
     pub(crate) fn stop(&mut self) {
         let (mut child, mut stdin) = self.keeper.take().unwrap();
         stdin.write_all(b"keep\n").unwrap();
@@ -37,7 +38,7 @@ impl Postgres {
         child.wait().unwrap();
     }
 
-    /// Ends it at once (`pg_ctl stop -m immediate`): what it has in memory alone is lost.
+    /// Kills it (`pg_ctl stop -m immediate`); data that is only in memory is lost.
     pub(crate) fn crash(&mut self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
         let process = file.lines().next().unwrap();
@@ -45,7 +46,7 @@ impl Postgres {
         self.stop();
     }
 
-    /// Runs another client of the server.
+    /// Runs a client program of the server.
     pub(crate) fn client(&self, program: &str, arguments: &[&str]) {
         let output = Command::new(programs().join(program))
             .args(["--username", USER, "--host"])
@@ -56,7 +57,7 @@ impl Postgres {
         assert!(output.status.success(), "{program}: {output:?}");
     }
 
-    /// A file beside its data that it may read.
+    /// Writes a file next to its data.
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
         fs::write(&path, text).unwrap();
@@ -67,7 +68,7 @@ impl Postgres {
         path
     }
 
-    /// Takes these settings from its next start on.
+    /// Sets parameters for its next start.
     pub(crate) fn set(&mut self, settings: impl IntoIterator<Item = String>) {
         self.settings.extend(settings);
     }

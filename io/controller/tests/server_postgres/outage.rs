@@ -1,37 +1,40 @@
-//! Controllers and their server: it is away and comes back, is reached by TLS, and is shared.
+//! Controllers and their PostgreSQL server: outages, TLS, and sharing.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use weir_controller::{Config, Role, Server};
 
-use crate::bench::{Bench, FILE, Square, eventually, file, report};
+use crate::fixture::{FILE, FourRouters, TestServer, eventually, file, report};
 use crate::postgres::Postgres;
 
 #[test]
 fn server_outage_delays_no_decision() {
     let mut server = Postgres::start();
     let url = server.url(&server.database(""));
-    let mut bench = Bench::on(url, tempfile::tempdir().unwrap(), |_| {});
-    let square = Square::join(&bench);
+    let mut controller = TestServer::on(url, tempfile::tempdir().unwrap(), |_| {});
+    let network = FourRouters::join(&controller);
     server.stop();
 
-    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
-    let configuration = square.router("c").configuration("c", 0, 0).json();
+    assert_eq!(network.router("c").forward("c", FILE).json()["decision"], "planned");
+    let configuration = network.router("c").configuration("c", 0, 0).json();
     assert_eq!(configuration["distributions"][0]["object"], FILE);
-    let refused = square.producer.post("/v1/files", &file("/second/v=1", 10));
+    let refused = network.producer.post("/v1/files", &file("/second/v=1", 10));
     assert_eq!(refused.status, 503, "{refused:?}");
-    // What was registered before is registered.
-    assert_eq!(square.producer.post("/v1/files", &file(FILE, 9000)).status, 200);
-    eventually(|| square.operator.get("/health").json()["why"] == "silent", "that it is told");
-    assert_eq!(square.router("c").forward("c", "/second/v=1").json()["decision"], "unknown");
+    // A registered file stays registered.
+    assert_eq!(network.producer.post("/v1/files", &file(FILE, 9000)).status, 200);
+    eventually(
+        || network.operator.get("/health").json()["why"] == "silent",
+        "a report of the problem",
+    );
+    assert_eq!(network.router("c").forward("c", "/second/v=1").json()["decision"], "unknown");
 
     server.resume();
-    eventually(|| square.operator.get("/health").status == 200, "that it is back");
-    let plans = || square.operator.get("/v1/plans").json();
+    eventually(|| network.operator.get("/health").status == 200, "the end of the outage");
+    let plans = || network.operator.get("/v1/plans").json();
     eventually(|| plans()[0]["object"] == FILE, "the plan that waited");
-    assert_eq!(square.operator.get("/health").json()["lost_records"], 0);
-    assert_eq!(square.producer.post("/v1/files", &file("/second/v=1", 10)).status, 201);
-    bench.restart();
-    let files = square.at(&bench).operator.get("/v1/files").json();
+    assert_eq!(network.operator.get("/health").json()["lost_records"], 0);
+    assert_eq!(network.producer.post("/v1/files", &file("/second/v=1", 10)).status, 201);
+    controller.restart();
+    let files = network.at(&controller).operator.get("/v1/files").json();
     assert_eq!(files.as_array().unwrap().len(), 2);
 }
 
@@ -40,30 +43,30 @@ fn smaller_controller_waits_for_larger() {
     let quick = |config: &mut weir_controller::Config| {
         config.controller.router_timeout_ns = 4_000_000_000;
     };
-    let mut one = Bench::with(quick);
-    let square = Square::join(&one);
-    let mut other = one.beside();
+    let mut one = TestServer::with(quick);
+    let network = FourRouters::join(&one);
+    let mut other = one.start_another();
     let stray = one.client(Role::Router, "stray").at(&other);
-    let had = square.router("c").configuration("c", 0, 0).json()["generation"].clone();
+    let had = network.router("c").configuration("c", 0, 0).json()["generation"].clone();
     let come = || {
-        square.report();
+        network.report();
         let mut report = report("stray", 1000, &[], &[]);
         report["generation"] = had.clone();
         assert_eq!(stray.report("stray", &report).status, 200);
     };
-    let there = square.operator.at(&other);
+    let there = network.operator.at(&other);
     let health = || there.get("/health").json();
     come();
     let is_known = || {
         come();
         health()["waits"] == true && health()["others"][0] == one.url()
     };
-    eventually(is_known, "who hears one router of five waits");
+    eventually(is_known, "a controller with one router of five waits");
     for _ in 0..3 {
         come();
         assert_eq!(stray.configuration("stray", 0, 1).status, 204);
     }
-    assert_eq!(square.operator.get("/health").json()["waits"], false);
+    assert_eq!(network.operator.get("/health").json()["waits"], false);
 
     one.stop();
     let report = report("stray", 1000, &[], &[]);
@@ -78,12 +81,12 @@ fn smaller_controller_waits_for_larger() {
 
 #[test]
 fn clean_stop_loses_no_routers() {
-    let mut one = Bench::with(|config| config.controller.router_timeout_ns = 120_000_000_000);
-    let square = Square::join(&one);
-    let mut other = one.beside();
-    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
-    let there = square.operator.at(&other);
-    // As many routers of its own, so that it does not wait.
+    let mut one = TestServer::with(|config| config.controller.router_timeout_ns = 120_000_000_000);
+    let network = FourRouters::join(&one);
+    let mut other = one.start_another();
+    assert_eq!(network.router("c").forward("c", FILE).json()["decision"], "planned");
+    let there = network.operator.at(&other);
+    // It has as many routers of its own, so it does not wait.
     for name in ["v", "w", "x", "y"] {
         let client = one.client(Role::Router, name).at(&other);
         assert_eq!(client.report(name, &report(name, 66_000_000, &[], &[])).status, 200);
@@ -92,10 +95,10 @@ fn clean_stop_loses_no_routers() {
     eventually(|| plan().is_u64(), "the plan at the other");
     let (before, url) = (plan(), one.url());
     let others = || there.get("/health").json()["others"].clone();
-    eventually(|| others()[0] == url, "that the other knows of the first");
+    eventually(|| others()[0] == url, "the first controller in the list of the other");
     one.stop();
-    eventually(|| others() == serde_json::json!([]), "that it knows that the first has ended");
-    assert_eq!(plan(), before, "its routers have the time to come");
+    eventually(|| others() == serde_json::json!([]), "the end of the first controller");
+    assert_eq!(plan(), before, "its routers have time to move");
     other.stop();
 }
 
@@ -109,7 +112,7 @@ fn verifies_tls_of_the_server() {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
-    // An address of loopback that no other process has, so that the port is free there.
+    // A loopback address that no other process uses, so that the port is free there.
     let [_, high, middle, low] = std::process::id().to_be_bytes();
     let address = format!("127.{}.{middle}.{low}", high | 128);
     let own = CertificateParams::new(vec![address.clone()]).unwrap();
@@ -158,11 +161,12 @@ fn verifies_tls_of_the_server() {
     refused(url("open-sesame", "sslmode=disable"));
     let text = refused(url("close-sesame", &full(&root)));
     assert!(text.contains("password authentication failed"), "{text}");
-    let bench = Bench::on(url("open-sesame", &full(&root)), tempfile::tempdir().unwrap(), |_| {});
-    let operator = bench.client(Role::Operator, "operator");
-    assert_eq!(operator.post("/v1/files", &crate::bench::file("/a/v=1", 10)).status, 201);
+    let controller =
+        TestServer::on(url("open-sesame", &full(&root)), tempfile::tempdir().unwrap(), |_| {});
+    let operator = controller.client(Role::Operator, "operator");
+    assert_eq!(operator.post("/v1/files", &crate::fixture::file("/a/v=1", 10)).status, 201);
     let uses = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
                 WHERE client_addr IS NOT NULL";
     assert_eq!(server.sql("postgres", uses), "t");
-    drop(bench);
+    drop(controller);
 }

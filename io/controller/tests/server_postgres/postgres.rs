@@ -1,5 +1,5 @@
-//! A PostgreSQL server of the test's own, from the machine's package: its data in a temporary
-//! folder, reached by a Unix socket there. It ends with the test, however that ends.
+//! A PostgreSQL server for tests, from the machine's package: its data is in a temporary folder,
+//! and it listens on a Unix socket there. It ends with the test, even if the test is killed.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// A bound for servers that hang.
+/// A timeout for servers that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A part of its socket's name, which is in a folder of its own.
+/// A part of the socket's name; the socket is in a folder of its own.
 const PORT: &str = "5432";
-/// The user of the server's database who may do everything.
+/// The superuser of the database.
 pub(crate) const USER: &str = "weir";
-/// Who runs the server if that is root, who may not (Debian's base-passwd).
+/// The user that runs the server if the test runs as root (Debian's base-passwd).
 pub(crate) const NOBODY: (u32, u32) = (65534, 65534);
 
-/// Runs `$@` until its standard input ends, be it with the test, and then ends it in good order.
-/// Its data goes, unless a line came before.
+/// Runs `$@` until its standard input ends, then stops it cleanly, and removes its data unless a
+/// line came before.
 const KEEPER: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -34,28 +34,28 @@ wait "$server"
 if [ -n "$remove" ]; then rm -rf -- "$remove"; fi
 "#;
 
-/// What `unshare` is told for a mount that nobody else sees, and that ends with the process.
+/// Arguments of `unshare` for a private mount namespace that ends with the process.
 pub(crate) fn private() -> &'static [&'static str] {
     if is_root() { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] }
 }
 
-/// Mounts a file system with options `$0` at `$1`, and becomes the rest.
+/// Mounts a file system with options `$0` at `$1`, and executes the rest.
 const MOUNT: &str = r#"
 mount -t tmpfs -o "$0" tmpfs "$1" || exit 1
 shift
 exec "$@"
 "#;
 
-/// A server. Dropped, it ends and its data is removed.
+/// A running server. Dropping it stops it and removes its data.
 pub(crate) struct Postgres {
     pub(crate) folder: PathBuf,
     pub(crate) settings: Vec<String>,
-    /// The size of a file system of its own, beside its data.
+    /// The size of an additional small file system.
     pub(crate) small: Option<String>,
     pub(crate) keeper: Option<(Child, ChildStdin)>,
 }
 
-/// Where `initdb` and `postgres` are. Debian has them in a folder for each version.
+/// The folder of `initdb` and `postgres`. Debian has one for each version.
 pub(crate) fn programs() -> PathBuf {
     static FOUND: LazyLock<PathBuf> = LazyLock::new(|| {
         let folders = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -78,12 +78,12 @@ pub(crate) fn programs() -> PathBuf {
 }
 
 pub(crate) fn is_root() -> bool {
-    // Whose one's own process is.
+    // The user of this process.
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// A program of the server, as somebody who may run it.
+/// A command of the server, run as a user who may run it.
 fn command(program: &str) -> Command {
     let program = programs().join(program);
     if !is_root() {
@@ -101,7 +101,7 @@ impl Postgres {
     }
 
     pub(crate) fn make(small: Option<String>) -> Self {
-        // The keeper removes it, as nobody drops what is common to all tests.
+        // The keeper process removes the folder, because the common server is never dropped.
         let folder = TempDir::with_prefix("weir-postgres-").unwrap().keep();
         if is_root() {
             chown(&folder, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
@@ -126,7 +126,7 @@ impl Postgres {
         this
     }
 
-    /// Where the small file system is.
+    /// The mount point of the small file system.
     pub(crate) fn small_disk(&self) -> PathBuf {
         self.folder.join("small")
     }
@@ -142,7 +142,7 @@ impl Postgres {
             keeper.arg("unshare").args(private()).args(["sh", "-c", MOUNT, &options]);
             keeper.arg(self.small_disk());
             if !is_root() {
-                // Root of a name space of its own may mount, but runs no PostgreSQL.
+                // Root of a user namespace may mount, but must not run PostgreSQL.
                 keeper.args(["unshare", "--user", "--map-user=1000", "--map-group=1000"]);
             }
         }
@@ -172,7 +172,7 @@ impl Postgres {
         }
     }
 
-    /// Has the server do something, by its own client.
+    /// Runs a statement with the server's own client.
     pub(crate) fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let output = Command::new(programs().join("psql"))
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--username", USER])
@@ -191,7 +191,7 @@ impl Postgres {
         self.try_sql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
     }
 
-    /// A new database, made with these options: its name.
+    /// Creates a database with these options and returns its name.
     pub(crate) fn database(&self, options: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -199,7 +199,7 @@ impl Postgres {
         name
     }
 
-    /// What a controller is told of a database.
+    /// The location of a database for a controller.
     pub(crate) fn url(&self, database: &str) -> String {
         let folder = self.folder.to_str().unwrap().replace('/', "%2F");
         format!("postgres://{USER}@{folder}/{database}")

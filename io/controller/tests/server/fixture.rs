@@ -1,4 +1,4 @@
-//! A controller on loopback with a database in a temporary folder, and those who talk to it.
+//! A controller on loopback with a database in a temporary folder, and its clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use weir_wire::Name;
 
 use crate::backend;
 
-/// A bound for tests that hang.
+/// A timeout for tests that hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) struct Bench {
+pub(crate) struct TestServer {
     folder: TempDir,
     /// For other programs that use the database.
     database_url: String,
@@ -43,13 +43,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What a refusal says.
+    /// The error text of a refusal.
     pub(crate) fn error(&self) -> String {
         self.json()["error"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
     }
 }
 
-impl Bench {
+impl TestServer {
     pub(crate) fn start() -> Self {
         Self::with(|_| {})
     }
@@ -59,7 +59,7 @@ impl Bench {
         Self::on(backend::database(&folder), folder, change)
     }
 
-    /// With a database.
+    /// With this database.
     pub(crate) fn on(
         database_url: String,
         folder: TempDir,
@@ -89,12 +89,12 @@ impl Bench {
         self.server.as_ref().unwrap().url()
     }
 
-    /// Another controller with the same database.
-    pub(crate) fn beside(&self) -> Self {
-        self.beside_with(|_| {})
+    /// Starts another controller with the same database.
+    pub(crate) fn start_another(&self) -> Self {
+        self.start_another_with(|_| {})
     }
 
-    pub(crate) fn beside_with(&self, change: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn start_another_with(&self, change: impl FnOnce(&mut Config)) -> Self {
         let (folder, url) = (tempfile::tempdir().unwrap(), self.database_url.clone());
         let config = self.config.clone();
         Self::on(url, folder, |new| {
@@ -104,14 +104,14 @@ impl Bench {
     }
 
     /// Another program's connection to the database.
-    pub(crate) fn connect(&self) -> Other {
+    pub(crate) fn connect(&self) -> ExternalProgram {
         sqlx::any::install_default_drivers();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let connection = runtime.block_on(AnyConnection::connect(&self.database_url)).unwrap();
-        Other { runtime, connection }
+        ExternalProgram { runtime, connection }
     }
 
-    /// A copy of the database, made as `docs/operate.md` says while this runs.
+    /// A copy of the database, made while it runs as `docs/operate.md` says.
     pub(crate) fn backup(&self) -> String {
         backend::backup(self.folder.path(), &self.database_url)
     }
@@ -120,12 +120,12 @@ impl Bench {
         self.config.database.clone()
     }
 
-    /// Somebody with a new token for any name.
+    /// A client with a new token that allows all names.
     pub(crate) fn client(&self, role: Role, name: &str) -> Client {
         self.client_below(role, name, &["/"])
     }
 
-    /// Somebody with a new token for names below some.
+    /// A client with a new token that allows names below some prefixes.
     pub(crate) fn client_below(&self, role: Role, name: &str, prefixes: &[&str]) -> Client {
         let prefixes: Vec<Name> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
         let database = &self.config.database;
@@ -135,18 +135,18 @@ impl Bench {
 }
 
 /// Another program that uses the database.
-pub(crate) struct Other {
+pub(crate) struct ExternalProgram {
     runtime: tokio::runtime::Runtime,
     connection: AnyConnection,
 }
 
-impl Other {
+impl ExternalProgram {
     pub(crate) fn sql(&mut self, sql: &str) {
         self.try_sql(sql).unwrap();
     }
 
-    /// Counts `change` up and does the rest in one go, so that no controller reads between them:
-    /// it would take what comes after for old.
+    /// Increments `change` and runs a statement in one transaction. If a controller read in
+    /// between, it would take the statement's effect for an old change.
     pub(crate) fn change(&mut self, sql: &str) {
         self.sql(&format!(
             "BEGIN; UPDATE numbers SET value = value + 1 WHERE name = 'change'; {sql}; COMMIT"
@@ -168,16 +168,16 @@ impl Client {
         Self { url: url.to_owned(), token: token.to_owned(), agent: config.new_agent() }
     }
 
-    /// The same after the controller was started anew.
-    pub(crate) fn at(&self, bench: &Bench) -> Self {
-        Self::new(&bench.url(), &self.token)
+    /// The same client after a restart of the controller.
+    pub(crate) fn at(&self, controller: &TestServer) -> Self {
+        Self::new(&controller.url(), &self.token)
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Answer {
         self.send_coded(method, path, "", body.as_bytes())
     }
 
-    /// With a body that says how it is coded.
+    /// Sends a body with a content coding.
     pub(crate) fn send_coded(&self, method: &str, path: &str, coding: &str, body: &[u8]) -> Answer {
         let kind = "application/json";
         let mut request = Request::builder()
@@ -235,7 +235,7 @@ impl Client {
     }
 }
 
-/// What a router with `store_bytes` of memory reports whose faces lead to `neighbours`.
+/// The report of a router with `store_bytes` of memory and faces to `neighbours`.
 pub(crate) fn report(
     name: &str,
     store_bytes: u64,
@@ -255,13 +255,13 @@ pub(crate) fn report(
     })
 }
 
-/// A file of `segments` segments of 8,000 octets.
+/// A file of `segments` segments of 8,000 bytes.
 pub(crate) fn file(name: &str, segments: u64) -> Value {
     let size = segments * 8000;
     json!({"name": name, "segments": segments, "size_bytes": size, "packet_bytes": 8200})
 }
 
-/// Asks until the answer is as wished for.
+/// Repeats a check until it succeeds.
 pub(crate) fn eventually(mut ask: impl FnMut() -> bool, what: &str) {
     let end = std::time::Instant::now() + PATIENCE;
     while !ask() {
@@ -270,9 +270,9 @@ pub(crate) fn eventually(mut ask: impl FnMut() -> bool, what: &str) {
     }
 }
 
-/// A consumer's router `c`, a producer's `p` and two between, `a` and `b`, each with a store that
-/// holds two thirds of `/file/v=1`; and that file.
-pub(crate) struct Square {
+/// A consumer's router `c`, a producer's router `p`, and two routers in between, `a` and `b`. Each
+/// store in between holds two thirds of `/file/v=1`, which is registered.
+pub(crate) struct FourRouters {
     pub(crate) routers: Vec<(&'static str, Client)>,
     pub(crate) producer: Client,
     pub(crate) operator: Client,
@@ -282,31 +282,31 @@ pub(crate) const FILE: &str = "/file/v=1";
 pub(crate) const FILE_SEGMENTS: u64 = 9000;
 const STORE_BYTES: u64 = 6000 * 11_000;
 
-impl Square {
-    pub(crate) fn join(bench: &Bench) -> Self {
+impl FourRouters {
+    pub(crate) fn join(controller: &TestServer) -> Self {
         let names = ["a", "b", "c", "p"];
-        let routers = names.map(|name| (name, bench.client(Role::Router, name)));
-        let square = Self {
+        let routers = names.map(|name| (name, controller.client(Role::Router, name)));
+        let network = Self {
             routers: routers.into(),
-            producer: bench.client(Role::Producer, "producer"),
-            operator: bench.client(Role::Operator, "operator"),
+            producer: controller.client(Role::Producer, "producer"),
+            operator: controller.client(Role::Operator, "operator"),
         };
-        square.report();
-        let answer = square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS));
+        network.report();
+        let answer = network.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS));
         assert_eq!(answer.status, 201, "{answer:?}");
-        square
+        network
     }
 
     pub(crate) fn report(&self) {
         self.report_with(0);
     }
 
-    /// With the number of a configuration that they have.
+    /// They report this generation.
     pub(crate) fn report_with(&self, generation: u64) {
         self.report_as(&["a", "b", "c", "p"], generation);
     }
 
-    /// Some of them.
+    /// Some of them report.
     pub(crate) fn report_as(&self, names: &[&str], generation: u64) {
         for (name, client) in self.routers.iter().filter(|(name, _)| names.contains(name)) {
             let mut report = Self::report_of(name);
@@ -325,8 +325,8 @@ impl Square {
         report(name, store, neighbours, prefixes)
     }
 
-    /// Two routers report as `a`. Returns what the later one of them is answered.
-    pub(crate) fn double(&self) -> Answer {
+    /// Two routers report as `a`. Returns the answer to the later one.
+    pub(crate) fn report_duplicate(&self) -> Answer {
         let report = |instance: u64, uri: &str| {
             let mut report = Self::report_of("a");
             report["instance"] = instance.into();
@@ -344,11 +344,15 @@ impl Square {
         &self.routers.iter().find(|(router, _)| *router == name).unwrap().1
     }
 
-    pub(crate) fn at(&self, bench: &Bench) -> Self {
+    pub(crate) fn at(&self, controller: &TestServer) -> Self {
         Self {
-            routers: self.routers.iter().map(|(name, client)| (*name, client.at(bench))).collect(),
-            producer: self.producer.at(bench),
-            operator: self.operator.at(bench),
+            routers: self
+                .routers
+                .iter()
+                .map(|(name, client)| (*name, client.at(controller)))
+                .collect(),
+            producer: self.producer.at(controller),
+            operator: self.operator.at(controller),
         }
     }
 }
