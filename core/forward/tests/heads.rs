@@ -1,4 +1,5 @@
-//! Packets of one object in a row are looked at together: what comes out is the same as one by one.
+//! Packets with a common prefix are looked up together. The result is the same as for single
+//! packets.
 
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Rng};
 use weir_forward::{
@@ -8,9 +9,9 @@ use weir_store::StoreConfig;
 use weir_wire::{Component, Data, DataView, Interest, LpHeader, Name};
 
 const CONSUMERS: [FaceId; 2] = [FaceId(1), FaceId(2)];
-/// Of the prefixes of [`PREFIXES`], in their order.
+/// The producers of [`PREFIXES`], in the same order.
 const PRODUCERS: [FaceId; 4] = [FaceId(3), FaceId(4), FaceId(5), FaceId(6)];
-/// Shorter than the prefix_runs of names, as long, and as long as names themselves.
+/// Shorter than the common prefix of names, as long, and as long as names themselves.
 const PREFIXES: [&str; 4] =
     ["/object-a", "/object-a/directory", "/object-b/directory", "/object-a/directory/seg=3"];
 
@@ -65,7 +66,7 @@ fn random_name(rng: &mut Rng) -> Name {
     }
 }
 
-/// `asked`: what Interests have asked for lately.
+/// `asked` has the names of recent Interests.
 fn random_packet(rng: &mut Rng, asked: &mut Vec<Name>) -> (FaceId, Vec<u8>) {
     let name = match rng.below(3) {
         0 => random_name(rng),
@@ -95,7 +96,7 @@ fn random_packet(rng: &mut Rng, asked: &mut Vec<Name>) -> (FaceId, Vec<u8>) {
 }
 
 #[test]
-fn a_batch_is_its_packets_one_by_one() {
+fn batches_behave_like_single_packets() {
     let (mut together, mut single) = (Fixture::new(), Fixture::new());
     let mut rng = Rng::from_seed(3);
     let mut asked = Vec::new();
@@ -111,7 +112,7 @@ fn a_batch_is_its_packets_one_by_one() {
         packets.iter().for_each(|packet| single.handle(now, vec![input(packet)]));
         assert_eq!(together.take(), single.take(), "round {round}");
         if round % 20 == 0 {
-            // A prefix as long as names comes and goes.
+            // A prefix as long as names is added and removed.
             let prefix: Name = PREFIXES[3].parse().unwrap();
             for fixture in [&mut together, &mut single] {
                 let next_hops = match round % 40 {

@@ -28,7 +28,8 @@ fn name(index: u32) -> Name {
 }
 
 impl Bench {
-    /// The store holds about a quarter of the names, so that hits, misses and evictions all occur.
+    /// The store has room for about a quarter of the names, so hits, misses and evictions all
+    /// occur.
     fn new() -> Self {
         let config = RouterConfig {
             hash_key: HashKey::new([1, 2]),
@@ -68,8 +69,8 @@ impl Bench {
         self.inputs.push(Input::Packet { face, header: LpHeader::default(), packet });
     }
 
-    /// Two consumers ask for the same name, the producer answers, in batches.
-    fn turn(&mut self) {
+    /// Two consumers request the same name and the producer answers, in batches.
+    fn run_batch(&mut self) {
         for _ in 0..16 {
             let index = self.rng.below(NAMES) as usize;
             for face in [CONSUMER, OTHER_CONSUMER] {
@@ -93,15 +94,15 @@ impl Bench {
 }
 
 #[test]
-fn no_packet_costs_an_allocation() {
+fn packets_are_handled_without_allocation() {
     let mut bench = Bench::new();
     for _ in 0..20_000 {
-        bench.turn();
+        bench.run_batch();
     }
     let before = bench.router.stats();
     let counted = allocation_counter::measure(|| {
         for _ in 0..5000 {
-            bench.turn();
+            bench.run_batch();
         }
     });
     let after = bench.router.stats();

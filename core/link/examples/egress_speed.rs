@@ -1,11 +1,9 @@
-//! What a packet costs in the egress of a face: from `Link::enqueue` to `Link::take_frame`, with a
-//! marking policy, a queue discipline, and so many octets in the socket; Data of 1,000 octets, or
-//! Interests.
-//!
+//! Measures the cost of a packet in the egress of a face, from `Link::enqueue` to
+//! `Link::take_frame`. The arguments are a marking policy, a queue discipline, the bytes in the
+//! socket, the number of packets, and their kind: Data of 1,000 bytes, or Interests.
 //!     cargo run --release -p weir-link --example egress_speed -- codel fifo 1000000 200000 data
-//!
-//! `--json` prints one JSON object. For instructions, run it under callgrind with a count of
-//! packets and divide.
+//! `--json` prints one JSON object. To count instructions, run it under callgrind with two numbers
+//! of packets and divide the difference.
 
 use std::time::Instant as Clock;
 
@@ -22,8 +20,8 @@ fn main() {
     let mut config = LinkConfig::stream();
     config.egress.marking.policy = text(0, "nfd").parse().expect("a marking policy");
     config.egress.discipline = text(1, "fifo").parse().expect("a queue discipline");
-    let backlog_bytes = text(2, "0").parse().expect("octets in the socket");
-    let packets: u64 = text(3, "200000").parse().expect("a count of packets");
+    let backlog_bytes = text(2, "0").parse().expect("bytes in the socket");
+    let packets: u64 = text(3, "200000").parse().expect("a number of packets");
     let mut link = Link::new(config);
     link.set_socket_backlog(backlog_bytes);
     let name: Name = "/a/b/c/54=1/50=7".parse().expect("a name");

@@ -1,12 +1,10 @@
-//! What an exchange costs in the link of a face towards a consumer: from `Link::receive` of an
-//! Interest to `Link::take_frame` of its Data of 1,000 octets, with a shaping of Interests, and so
-//! many octets in the socket. With more than the shaping lets pass each Interest is held first, and
-//! released after the socket has taken what waited.
-//!
+//! Measures the cost of an exchange in the link of a face to a consumer: from `Link::receive` of an
+//! Interest to `Link::take_frame` of its Data of 1,000 bytes. The arguments are a shaping, the
+//! bytes in the socket, and the number of exchanges. If the socket holds more than the shaping
+//! allows, each Interest is delayed, and is released when the socket has sent its bytes.
 //!     cargo run --release -p weir-link --example ingress_speed -- "fisp capacity=1500KB" 0 100000
-//!
-//! `--json` prints one JSON object. For instructions, run it under callgrind with a count of
-//! exchanges and divide.
+//! `--json` prints one JSON object. To count instructions, run it under callgrind with two numbers
+//! of exchanges and divide the difference.
 
 use std::time::Instant as Clock;
 
@@ -15,7 +13,7 @@ use weir_link::{Link, LinkConfig, Received};
 use weir_wire::{Data, Interest, LpHeader, Name};
 
 const ROUNDS: u64 = 9;
-/// Exchanges under way at once, and names, which come again and again.
+/// Exchanges in flight at once, and the number of names, which repeat.
 const BATCH: usize = 64;
 
 fn main() {
@@ -23,8 +21,8 @@ fn main() {
         std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let text = |at: usize, default: &str| given.get(at).map_or(default, String::as_str).to_owned();
     let shaping = text(0, "none").parse().expect("a shaping of Interests");
-    let backlog_bytes = text(1, "0").parse().expect("octets in the socket");
-    let exchanges: u64 = text(2, "100000").parse().expect("a count of exchanges");
+    let backlog_bytes = text(1, "0").parse().expect("bytes in the socket");
+    let exchanges: u64 = text(2, "100000").parse().expect("a number of exchanges");
     let mut link = Link::new(LinkConfig { shaping, ..LinkConfig::stream() });
     let mut pool = Pool::new(1 << 20);
     let names = (0..BATCH)

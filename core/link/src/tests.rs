@@ -22,7 +22,7 @@ fn pool() -> Pool {
     Pool::new(1 << 20)
 }
 
-/// A TLV of type `typ` whose value has `len` octets, each telling its place.
+/// A TLV of type `typ` with a value of `len` bytes, each of which depends on its position.
 fn packet_of(typ: u32, len: usize) -> Packet {
     let mut head = [0; 10];
     let mut size = tlv::write_var_number(u64::from(typ), &mut head);
@@ -40,7 +40,7 @@ fn data(len: usize) -> Packet {
     packet_of(tlv::DATA, len)
 }
 
-/// The queued frames as octets, taken off the queue.
+/// Takes the queued frames, as bytes.
 fn sent(link: &mut Link) -> Vec<Packet> {
     let frames: Vec<Packet> = link
         .frames()
@@ -88,7 +88,7 @@ fn token(octets: &[u8]) -> LpHeader {
 }
 
 #[test]
-fn a_bare_packet_passes_both_ways_without_a_copy() {
+fn bare_packet_is_not_copied() {
     let mut link = Link::new(LinkConfig::stream());
     let packet = data(8000);
     link.enqueue(START, LpHeader::default(), packet.clone()).unwrap();
@@ -104,7 +104,7 @@ fn a_bare_packet_passes_both_ways_without_a_copy() {
 }
 
 #[test]
-fn an_unfragmented_lp_packet_is_sliced() {
+fn unfragmented_packet_is_a_slice() {
     let mut link = Link::new(LinkConfig::stream());
     let header = token(b"abcd");
     link.enqueue(START, header.clone(), data(8000)).unwrap();
@@ -127,7 +127,7 @@ fn a_nack_is_counted_as_one() {
 }
 
 #[test]
-fn a_header_longer_than_a_frame_keeps_inline_is_joined() {
+fn long_header_is_copied_with_its_packet() {
     let config = with(LinkConfig::stream(), |config| config.codec.local_fields = true);
     let mut link = Link::new(config.clone());
     let header = LpHeader {
@@ -147,7 +147,7 @@ fn a_header_longer_than_a_frame_keeps_inline_is_joined() {
 
 /// NDN-FACTS 2.2, row by row.
 #[test]
-fn only_the_headers_that_nfd_allows_are_taken() {
+fn accepts_only_headers_that_nfd_allows() {
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let next_hop = LpHeader { next_hop_face: Some(300), ..LpHeader::default() };
     let policy = LpHeader { no_cache: true, ..LpHeader::default() };
@@ -188,7 +188,7 @@ fn only_the_headers_that_nfd_allows_are_taken() {
 }
 
 #[test]
-fn a_prefix_announcement_is_ignored_on_data_and_refused_elsewhere() {
+fn prefix_announcement_is_allowed_only_on_data() {
     let with_announcement = |packet: &[u8]| {
         let mut body = vec![];
         let announcement = [0x06, 0x02, 0x07, 0x00];
@@ -208,7 +208,7 @@ fn a_prefix_announcement_is_ignored_on_data_and_refused_elsewhere() {
 }
 
 #[test]
-fn local_fields_are_sent_only_where_they_are_on() {
+fn local_fields_are_sent_only_if_on() {
     let header = LpHeader { incoming_face: Some(256), next_hop_face: Some(3), ..token(b"x") };
     for local_fields in [false, true] {
         let mut link = Link::new(with(LinkConfig::stream(), |config| {
@@ -233,11 +233,11 @@ fn signals_pass_from_end_to_end() {
         let heard = received(&mut link, frames[0].clone());
         assert!(matches!(heard, Received::Signal(heard) if heard == signal));
     }
-    // A link that does not know the field sees one it does not know either: nothing.
+    // A link that does not know the field ignores a packet with it.
     let unknown = Packet::from(&[0x64, 5, 0xFD, 0x03, 0xBC, 1, 30][..]);
     assert!(matches!(received(&mut link, unknown), Received::Idle));
     assert_eq!(link.counters().drops.total(), 0);
-    // The queue's bound holds for it, too.
+    // The limit of the queue also applies to signals.
     let mut full =
         Link::new(with(LinkConfig::datagram(1420), |config| config.egress.queue_bytes_max = 0));
     assert_eq!(full.enqueue_signal(HopSignal::Unavailable { for_ms: 1 }), Err(LinkDrop::QueueFull));
@@ -245,7 +245,7 @@ fn signals_pass_from_end_to_end() {
 }
 
 #[test]
-fn what_is_no_packet_ends_in_a_counter() {
+fn malformed_frames_are_counted() {
     let mut link = Link::new(LinkConfig::datagram(1420));
     let idle = Packet::from(LpHeader::default().encode(&LpFraming::BARE, &[7, 8], None));
     assert!(matches!(received(&mut link, idle), Received::Idle));
@@ -276,7 +276,7 @@ fn every_drop_has_its_own_name() {
 }
 
 #[test]
-fn headers_come_from_fragment_zero_and_marks_from_any() {
+fn header_is_that_of_fragment_zero() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let packet = data(100);
     let (first, second) = packet.split_at(60);
@@ -292,7 +292,7 @@ fn headers_come_from_fragment_zero_and_marks_from_any() {
 }
 
 #[test]
-fn fragments_that_contradict_the_rules_are_dropped() {
+fn invalid_fragments_are_dropped() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let mut reason = |frame| match received(&mut link, frame) {
         Received::Drop(reason) => Some(reason),
@@ -318,7 +318,7 @@ fn fragments_that_contradict_the_rules_are_dropped() {
 }
 
 #[test]
-fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
+fn partial_packets_time_out() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let mut pool = pool();
     let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
@@ -331,13 +331,12 @@ fn a_partial_is_given_up_half_a_second_after_its_latest_fragment() {
     link.poll(at(900));
     assert_eq!(link.counters().drops[LinkDrop::ReassemblyTimeout], 1);
     assert_eq!((link.next_wakeup(), link.partial_bytes()), (None, 0));
-    // The last fragment comes late, and begins a partial of its own instead of completing the dead
-    // one.
+    // The last fragment is late. It begins a new partial packet instead of completing the dead one.
     assert!(matches!(link.receive(at(901), fragment(2, 2, 3, b"d"), &mut pool), Received::Partial));
 }
 
 #[test]
-fn partials_are_bounded_and_the_oldest_makes_room() {
+fn oldest_partial_packet_is_dropped() {
     let config = with(LinkConfig::datagram(8800), |config| config.codec.partials_max = 4);
     let mut link = Link::new(config);
     let mut pool = pool();
@@ -353,7 +352,7 @@ fn partials_are_bounded_and_the_oldest_makes_room() {
 }
 
 #[test]
-fn octets_in_reassembly_are_bounded() {
+fn memory_of_reassembly_is_limited() {
     let bound = 64 * 1024;
     let config = with(LinkConfig::datagram(8800), |config| config.codec.partial_bytes_max = bound);
     let mut link = Link::new(config);
@@ -366,14 +365,14 @@ fn octets_in_reassembly_are_bounded() {
         let octets = [6; 600];
         let len = 1 + rng.below(599) as usize;
         link.receive(START, fragment(id + index, index, count, &octets[..len]), &mut pool);
-        // One buffer that had to grow may stand beyond the bound.
+        // One buffer that had to grow may exceed the limit.
         assert!(link.partial_bytes() <= bound + 2 * Pool::footprint(PACKET_SIZE_MAX));
     }
     assert!(link.counters().drops[LinkDrop::ReassemblyFull] > 0);
 }
 
 #[test]
-fn the_egress_queue_is_bounded_and_drops_are_counted() {
+fn egress_queue_is_limited() {
     let mut link =
         Link::new(with(LinkConfig::stream(), |config| config.egress.queue_bytes_max = 50_000));
     let mut queued = 0;
@@ -392,7 +391,7 @@ fn the_egress_queue_is_bounded_and_drops_are_counted() {
 
 proptest! {
     #[test]
-    fn fragments_in_any_order_give_the_packet_back(
+    fn reassembles_fragments_in_any_order(
         len in 1usize..8796,
         mtu in 64usize..9000,
         token_len in 0usize..33,
@@ -408,15 +407,15 @@ proptest! {
         let header = LpHeader { pit_token, ..marked };
         let packet = data(len);
         if let Err(reason) = sender.enqueue(START, header.clone(), packet.clone()) {
-            // At the smallest MTUs a large packet takes more than 400 fragments, or the header
-            // takes all.
+            // At the smallest MTUs, a large packet needs more than 400 fragments, or the header
+            // fills the frame.
             prop_assert_eq!(reason, LinkDrop::TooLargeForMtu);
             prop_assert!(mtu < 140);
             return Ok(());
         }
         let mut frames = sent(&mut sender);
         if mtu > 300 {
-            // Of one length but for the last, so that one message of the system holds them.
+            // All but the last have the same length, so one message of the system can hold them.
             let (_, full) = frames.split_last().unwrap();
             prop_assert!(full.iter().all(|frame| frame.len() == mtu));
         }
@@ -437,9 +436,10 @@ proptest! {
         prop_assert_eq!(receiver.partial_bytes(), 0);
     }
 
-    /// Interleaved messages with losses, duplicates and damage: nothing panics, nothing is made up.
+    /// Interleaved packets with losses, duplicates and damage cause no panic and no invented
+    /// packet.
     #[test]
-    fn random_frames_never_panic_and_are_all_accounted_for(
+    fn random_frames_are_counted_without_panic(
         frames in prop::collection::vec(
             (prop::collection::vec(any::<u8>(), 0..40), 0u64..6, 0u64..5, 0u64..5, any::<bool>()),
             1..200,
@@ -475,7 +475,7 @@ proptest! {
         prop_assert_eq!(counters.drops.total() - given_up, dropped);
     }
 
-    /// A good frame with one octet changed.
+    /// A valid frame with one byte changed.
     #[test]
     fn damaged_frames_never_panic(at in 0usize..90, octet: u8, len in 1usize..100) {
         let mut config = LinkConfig::datagram(8800);
@@ -500,7 +500,7 @@ proptest! {
 }
 
 #[test]
-fn a_consumer_that_wants_it_is_told_where_its_router_had_a_packet_from() {
+fn keeps_incoming_face_on_request() {
     let header = LpHeader { incoming_face: Some(300), ..token(b"t") };
     let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&data(9))));
     for keep_incoming_face in [false, true] {

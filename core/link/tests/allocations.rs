@@ -1,4 +1,4 @@
-//! In the steady state no packet costs an allocation, fragmented or not.
+//! In the steady state, packets cause no allocation, fragmented or not.
 
 use weir_base::{Instant, Packet, Pool};
 use weir_link::{Link, LinkConfig, Received};
@@ -11,7 +11,7 @@ fn data(len: u16) -> Packet {
     Packet::from(octets)
 }
 
-/// Sends `rounds` batches, brings every frame to the receiver in a block of its pool, and counts
+/// Sends `rounds` batches, delivers every frame to the receiver in a block of its pool, and counts
 /// the packets.
 fn exchange(near: &mut Link, far: &mut Link, pool: &mut Pool, packet: &Packet, rounds: u32) -> u32 {
     let header = LpHeader { pit_token: PitToken::new(b"8 octets").unwrap(), ..LpHeader::default() };
@@ -35,7 +35,7 @@ fn exchange(near: &mut Link, far: &mut Link, pool: &mut Pool, packet: &Packet, r
 }
 
 #[test]
-fn packets_cost_no_allocation() {
+fn packets_cause_no_allocation() {
     for mtu in [8800, 1420] {
         let mut near = Link::new(LinkConfig::datagram(mtu));
         let mut far = Link::new(LinkConfig::datagram(mtu));

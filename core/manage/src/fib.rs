@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_face_that_goes_takes_its_next_hops_along_and_no_others() {
+    fn closed_face_loses_only_its_next_hops() {
         let [a, b]: [Name; 2] = ["/a", "/b"].map(|uri| uri.parse().unwrap());
         let (one, other) = (FaceId(300), FaceId(301));
         let mut fib = Fib::default();

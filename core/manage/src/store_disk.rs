@@ -95,7 +95,7 @@ mod tests {
     weir_base::counters! {
         struct Table {
             /// Sent.
-            told: Total, "told", status 60;
+            sent: Total, "sent", status 60;
             /// Sent as a number.
             which: Set, "which", status 2;
             /// Not sent.
@@ -104,18 +104,18 @@ mod tests {
     }
 
     #[test]
-    fn tables_come_back_and_unknown_numbers_stay() {
-        let table = Table { told: 1 << 40, which: 0b1010, apart: 3 };
+    fn tables_round_trip_with_unknown_numbers() {
+        let table = Table { sent: 1 << 40, which: 0b1010, apart: 3 };
         let mut info = CsDiskInfo::new(4, 99);
         info.add(&table);
         let known = CsDiskInfo::decode(&info.encode()).unwrap();
         assert_eq!((known.disks(), known.capacity_bytes()), (4, 99));
-        assert_eq!(known.table::<Table>(), Table { told: 1 << 40, which: 0b11, apart: 0 });
+        assert_eq!(known.table::<Table>(), Table { sent: 1 << 40, which: 0b11, apart: 0 });
         let mut writer = Writer::default();
         writer.nested(types::STORE_DISK, |inner| {
             inner.number(types::STORE_DISK_FIRST + 60, 7).number(types::STORE_DISK_FIRST + 200, 1);
         });
         let known = CsDiskInfo::decode(&writer.into_octets()).unwrap();
-        assert_eq!(known.table::<Table>().told, 7);
+        assert_eq!(known.table::<Table>().sent, 7);
     }
 }

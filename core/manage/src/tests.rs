@@ -1,4 +1,4 @@
-//! Management structures that ndn-cxx encoded: they decode to what went in, and encode to the same
+//! Management structures encoded by ndn-cxx: they decode to their fields, and encode to the same
 //! octets.
 
 use std::borrow::ToOwned;
@@ -171,7 +171,7 @@ fn general_status() {
 }
 
 #[test]
-fn no_management_structure_is_left_out() {
+fn every_structure_has_a_vector() {
     let elsewhere = ["cxx-command-", "cxx-certificate-", "cxx-prefixannouncement", "cxx-rdr-"];
     let elsewhere = |name: &str| {
         elsewhere.iter().any(|prefix| name.starts_with(prefix))
@@ -182,7 +182,7 @@ fn no_management_structure_is_left_out() {
 }
 
 #[test]
-fn the_order_of_parameters_does_not_matter_but_that_of_datasets_is_kept() {
+fn parameters_may_be_in_any_order() {
     let (octets, _) = vector("cxx-controlparams-rib-register");
     let value = weir_wire::tlv::read_single_of(&octets, 104).unwrap();
     let mut elements: Vec<_> =

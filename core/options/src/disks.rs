@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn options_round_trip_through_toml() {
         let changed = DisksOptions {
             admission: Admission::Size { bytes_min: 4096 },
             index_memory_max: Some(Size { bytes: 3 << 20 }),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_bounded_and_known() {
+    fn unknown_and_invalid_options_are_refused() {
         for (text, problem) in [
             ("depth = 0", "1 to 1024"),
             ("write_size_max = 1", "4KiB"),

@@ -95,7 +95,7 @@ mod tests {
     use super::{sha256, sha256_each};
 
     #[test]
-    fn many_digests_are_those_of_each() {
+    fn parallel_digests_match_single_ones() {
         for count in 0..40_usize {
             let message = |at: usize| (0..at * 97 % 1000).map(|octet| octet as u8).collect();
             let messages: Vec<Vec<u8>> = (0..count).map(message).collect();

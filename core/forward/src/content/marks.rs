@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_the_share_it_is_given() {
+    fn marks_the_given_share() {
         let mut marker = ShareMarker::default();
         let mut marks = |share, count| (0..count).filter(|_| marker.is_next_marked(share)).count();
         assert_eq!(marks(0, 1_000), 0);

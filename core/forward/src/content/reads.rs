@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn waiters_come_out_in_order_less_those_who_left() {
+    fn waiters_keep_order_after_removals() {
         let mut reads = Reads::new();
         let [seven, three, _, nine] =
             [7, 3, 5, 9].map(|entry| reads.add_waiter(ReadId(1), 2, waiter(entry)));
@@ -166,12 +166,12 @@ mod tests {
         reads.finish(ReadId(1), &mut waiters);
         assert_eq!(entries(&waiters), vec![5, 3]);
         reads.finish(ReadId(1), &mut waiters);
-        assert_eq!(waiters.len(), 2, "let go before");
+        assert_eq!(waiters.len(), 2, "the read ended before");
         assert_eq!((reads.queue_of(2), reads.queue_of(1)), (1, 0));
     }
 
     #[test]
-    fn a_read_that_nobody_waits_for_still_counts() {
+    fn read_without_waiters_still_counts() {
         let mut reads = Reads::new();
         let at = reads.add_waiter(ReadId(8), 0, waiter(1));
         reads.remove_waiter(at);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_objects_that_are_mostly_held() {
+    fn refills_mostly_stored_objects() {
         let mut refill = Refill::default();
         let mut now = Instant::from_ns(1);
         (0..10).for_each(|segment| refill.on_lost(now, lost("/held", segment, Some(99))));

@@ -10,7 +10,7 @@ fn shard(uri: &str, count: u16) -> u16 {
 }
 
 #[test]
-fn an_exact_name_its_digest_and_its_data_share_a_shard() {
+fn name_digest_and_data_share_a_shard() {
     let digest = "ab".repeat(32);
     for name in ["/", "/a", "/a/b", "/a/b/seg=5", "/a/seg=70000", "/a/v=1/seg=9/x", "/seg=1"] {
         for count in 1..9 {
@@ -24,14 +24,14 @@ fn an_exact_name_its_digest_and_its_data_share_a_shard() {
             let name = if name == "/" { "" } else { name };
             let full = alloc::format!("{name}/sha256digest={digest}");
             assert_eq!(shard(&full, count), expected);
-            // Data may itself have such a name, and an Interest its digest.
+            // Data may itself have such a name, and an Interest may have its digest.
             assert_eq!(shard(&alloc::format!("{full}/sha256digest={digest}"), count), expected);
         }
     }
 }
 
 #[test]
-fn segments_go_by_ranges_and_ranges_are_spread() {
+fn ranges_are_spread_over_shards() {
     let shards: Vec<u16> =
         (0..64 * 64).map(|segment| shard(&alloc::format!("/one/v=1/seg={segment}"), 4)).collect();
     assert!(shards.chunks(64).all(|range| range.iter().all(|shard| *shard == range[0])));
@@ -42,7 +42,7 @@ fn segments_go_by_ranges_and_ranges_are_spread() {
 }
 
 #[test]
-fn what_is_no_packet_has_no_shard() {
+fn malformed_packet_has_no_shard() {
     let header = LpHeader::default();
     let interest = [5, 8, 7, 6, 8, 1, b'a', 8, 1, b'b'];
     assert!(shard_of_packet(&KEY, &header, &interest, 4).is_some());
@@ -56,7 +56,7 @@ fn what_is_no_packet_has_no_shard() {
 }
 
 #[test]
-fn tokens_name_their_shard_and_nothing_else_does() {
+fn only_own_tokens_name_a_shard() {
     for count in [2, 3, 4, 7, 8, 64] {
         for shard in 0..count {
             for token in [
@@ -81,7 +81,7 @@ fn tokens_name_their_shard_and_nothing_else_does() {
 }
 
 #[test]
-fn tokens_have_the_lengths_and_secrets_that_are_promised() {
+fn tokens_have_documented_length_and_secret() {
     for (count, secret_bits) in [(1, 48), (2, 46), (4, 45), (64, 41)] {
         let token = |secret| secret_token(0, count, secret, false);
         assert_eq!(token(0).as_slice().len(), 6);

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faces_of_the_same_low_bits_are_told_apart() {
+    fn distinguishes_faces_with_same_low_bits() {
         let mut table = FaceTable::new();
         let ids =
             [7, 7 + SLOT_CACHE_LEN as u64, 7 + 2 * SLOT_CACHE_LEN as u64, u64::MAX].map(FaceId);

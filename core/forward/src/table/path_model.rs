@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_by_choice_may_not_stay_in_a_queue() {
+    fn chosen_interests_form_no_standing_queue() {
         let (mut model, mut now) = served_one_by_one();
         for _ in 0..4 {
             model.expect_send();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_go_takes_no_room_from_what_may() {
+    fn required_interests_use_no_room() {
         let (mut model, mut now) = served_one_by_one();
         for _ in 0..4 {
             assert!(!model.on_sent());
@@ -294,7 +294,7 @@ mod tests {
 
     /// A later Interest of the same name may be answered by Data sent for an earlier one.
     #[test]
-    fn data_that_was_asked_for_before_does_not_shorten_the_way() {
+    fn stray_data_does_not_shorten_base_rtt() {
         let mut model = PathModel::default();
         let mut now = Instant::ZERO;
         let mut answer = |model: &mut PathModel, took_ms: u64| {
@@ -313,6 +313,6 @@ mod tests {
             answer(&mut model, 10);
         }
         answer(&mut model, 4);
-        assert_eq!(model.base_ns, 4e6, "the way is shorter now");
+        assert_eq!(model.base_ns, 4e6, "the path is shorter now");
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_in_order_and_hold_their_middle() {
+    fn buckets_are_ordered_and_contain_their_middle() {
         for number in 0..4095 {
             assert!(bucket_of(number) <= bucket_of(number + 1));
         }

@@ -71,20 +71,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_is_taken_and_all_of_it_is_drawn() {
+    fn samples_all_used_slots_and_no_others() {
         let mut rng = Rng::from_seed(1);
-        let mut live = SlotSet::default();
-        assert_eq!(live.sample(&mut rng), None);
-        (0..100_000).for_each(|slot| live.insert(slot));
+        let mut used = SlotSet::default();
+        assert_eq!(used.sample(&mut rng), None);
+        (0..100_000).for_each(|slot| used.insert(slot));
         let kept: Vec<u32> =
             (0..100_000).filter(|slot| slot % 1_000 < 3 && *slot > 9_000).collect();
-        (0..100_000).filter(|slot| !kept.contains(slot)).for_each(|slot| live.remove(slot));
-        let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| live.sample(&mut rng)).collect();
+        (0..100_000).filter(|slot| !kept.contains(slot)).for_each(|slot| used.remove(slot));
+        let mut drawn: Vec<u32> = (0..20_000).filter_map(|_| used.sample(&mut rng)).collect();
         assert_eq!(drawn.len(), 20_000);
         drawn.sort_unstable();
         drawn.dedup();
         assert_eq!(drawn, kept);
-        kept.iter().for_each(|&slot| live.remove(slot));
-        assert_eq!(live.sample(&mut rng), None);
+        kept.iter().for_each(|&slot| used.remove(slot));
+        assert_eq!(used.sample(&mut rng), None);
     }
 }

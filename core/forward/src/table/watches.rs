@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn watches_are_told_apart_renewed_and_ended() {
+    fn watches_are_renewed_and_ended() {
         let mut watches = Watches::new(at(0), 4);
         let name: Name = "/a/b/c".parse().unwrap();
         let homes = |watches: &Watches| watches.home_shards_of(name.as_view(), &[10, 20]);

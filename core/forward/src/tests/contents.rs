@@ -1,4 +1,4 @@
-//! What a router's store holds is told as ranges, and rules for it hold.
+//! Queries about the contents of a router's store, and rules for it.
 
 use super::*;
 use crate::{MissReports, StoreCommand, StoreEvent};
@@ -39,7 +39,7 @@ const fn range(first: u64, last: u64) -> SegmentRange {
 }
 
 #[test]
-fn holdings_and_their_changes_are_told() {
+fn reports_holdings_and_changes() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fetch(&mut fixture, 0..400);
@@ -47,7 +47,7 @@ fn holdings_and_their_changes_are_told() {
     let nothing = StoreEvent::Changed { transaction: 9, changes: None };
     assert_eq!(ask(&mut fixture, take()), nothing, "no index is kept");
     fixture.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
-    // It is built in steps, for which the router wants to be called.
+    // The index is built in steps, and the router requests a wakeup for each.
     while fixture.router.next_wakeup().is_some_and(|due| due <= fixture.now) {
         fixture.handle(&mut [Input::Wakeup]);
     }
@@ -77,7 +77,7 @@ fn holdings_and_their_changes_are_told() {
 }
 
 #[test]
-fn what_the_index_had_no_room_for_is_looked_for_again() {
+fn index_retries_objects_without_room() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     let config = HoldingsConfig { bytes_max: 8_000 };
@@ -112,7 +112,7 @@ fn what_the_index_had_no_room_for_is_looked_for_again() {
 }
 
 #[test]
-fn ranges_that_rules_refuse_pass_without_being_stored() {
+fn refused_ranges_are_forwarded_but_not_stored() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
@@ -137,21 +137,21 @@ fn ranges_that_rules_refuse_pass_without_being_stored() {
     for segment in 0..30 {
         let name = format!("/a/v=1/seg={segment}");
         fixture.ask(LOCAL, &Ask::new(&name, segment + 1));
-        assert_eq!(fixture.answer(U, data(&name, 1000)).len(), 1, "it is sent on either way");
+        assert_eq!(fixture.answer(U, data(&name, 1000)).len(), 1, "it is forwarded in both cases");
     }
     assert_eq!(ranges(&mut fixture), [range(10, 19)]);
     assert_eq!(fixture.router.stats().store.refusals, 20);
 }
 
 #[test]
-fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
+fn reports_one_in_64_misses_of_large_objects() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fetch(&mut fixture, 0..130);
-    assert!(fixture.out.events.is_empty(), "nobody has asked for it");
+    assert!(fixture.out.events.is_empty(), "no report was requested");
     fixture.command(Command::ReportMisses(MissReports::Local));
     fetch(&mut fixture, 0..130);
-    assert!(fixture.out.events.is_empty(), "the store has all of it");
+    assert!(fixture.out.events.is_empty(), "the store has all segments");
     fetch(&mut fixture, 130..257);
     let missed = |fixture: &mut Fixture| {
         let events = core::mem::take(&mut fixture.out.events);
@@ -165,12 +165,12 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
         events.into_iter().map(object).collect::<Vec<_>>()
     };
     assert_eq!(missed(&mut fixture), [(LOCAL, "/a/v=1".into()), (LOCAL, "/a/v=1".into())]);
-    // What has one segment, or none, is small.
+    // Objects with at most one segment are small.
     for name in ["/a/b/v=1/seg=0", "/a/64", "/a/b/v=1/seg=63"] {
         fixture.ask(LOCAL, &Ask::new(name, 7));
     }
     assert!(missed(&mut fixture).is_empty());
-    // A neighbour's are told of only if those of all are.
+    // Misses of a neighbour are reported only if all are.
     fixture.ask(V, &Ask::new("/a/c/v=1/seg=64", 8));
     assert!(missed(&mut fixture).is_empty());
     fixture.command(Command::ReportMisses(MissReports::All));

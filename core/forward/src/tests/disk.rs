@@ -1,4 +1,4 @@
-//! Interests for what is on disks, which are octets in memory here.
+//! Interests for Data on disks. The disks are byte vectors in memory.
 
 mod random;
 
@@ -24,7 +24,7 @@ const ASKER: FaceId = FaceId(300);
 struct DiskFixture {
     fixture: Fixture,
     disks: Vec<Vec<u8>>,
-    /// What the router wants done and nobody has done yet.
+    /// Disk operations that are not done yet.
     ops: VecDeque<DiskOp>,
     nonce: u32,
 }
@@ -44,7 +44,7 @@ impl core::ops::DerefMut for DiskFixture {
 }
 
 impl DiskFixture {
-    /// No RAM, so that all Data is on disk; a threshold of 2, no more than 4 reads.
+    /// A store without memory, so all Data is on disk, with a threshold of 2 and at most 4 reads.
     fn new(busy: BusyPolicy) -> Self {
         Self::with(busy, 0, 1, |_| {})
     }
@@ -94,7 +94,7 @@ impl DiskFixture {
         }
     }
 
-    /// A router that begins to read in what is on its disks.
+    /// A router that recovers the index of its disks.
     fn start(config: RouterConfig, disks: Vec<Vec<u8>>) -> Self {
         let mut fixture = Self {
             fixture: Fixture::with_config(config),
@@ -114,7 +114,7 @@ impl DiskFixture {
         self.ops.extend(ops);
     }
 
-    /// What a disk answers to an operation that goes well.
+    /// The result of an operation that succeeds.
     fn carry_out(&mut self, op: &DiskOp) -> DiskOutcome {
         carry_out(&mut self.disks[usize::from(op.disk)], op)
     }
@@ -124,24 +124,24 @@ impl DiskFixture {
         self.fixture.handle(&mut inputs);
     }
 
-    /// The disk does the oldest operation; what then leaves.
+    /// Runs the oldest operation. Returns the packets that leave.
     fn step(&mut self) -> Vec<OutPacket> {
         self.collect();
-        let op = self.ops.pop_front().expect("something is to be done");
+        let op = self.ops.pop_front().expect("an operation waits");
         let outcome = self.carry_out(&op);
         self.done(op, outcome);
         self.take()
     }
 
-    /// The disk answers the oldest operation with `outcome`; what then leaves.
+    /// Ends the oldest operation with `outcome`. Returns the packets that leave.
     fn fail(&mut self, outcome: DiskOutcome) -> Vec<OutPacket> {
         self.collect();
-        let op = self.ops.pop_front().expect("something is to be done");
+        let op = self.ops.pop_front().expect("an operation waits");
         self.done(op, outcome);
         self.take()
     }
 
-    /// Lets time pass and disks work until nothing is left to do.
+    /// Advances the time and runs disk operations until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.pass_ms(1);
@@ -168,8 +168,8 @@ impl DiskFixture {
         self.router.stats().busy
     }
 
-    /// A fresh Interest for `/d/seg=<segment>`.
-    fn want(&mut self, segment: u32) -> Vec<OutPacket> {
+    /// Sends a new Interest for `/d/seg=<segment>`.
+    fn request(&mut self, segment: u32) -> Vec<OutPacket> {
         self.nonce += 1;
         let ask = Ask::new(&format!("/d/seg={segment}"), self.nonce);
         self.ask(ASKER, &ask)
@@ -189,7 +189,7 @@ fn uri(packet: &OutPacket) -> String {
 }
 
 #[test]
-fn one_read_answers_all_who_wait_for_the_name() {
+fn one_read_answers_all_waiting_entries() {
     let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
     fixture.put("/a/b/seg=1", 60_000);
     let wire = data("/a/b/seg=1", 60_000);
@@ -215,50 +215,50 @@ fn one_read_answers_all_who_wait_for_the_name() {
 }
 
 #[test]
-fn a_name_without_route_is_not_refused_while_disks_are_read_in() {
+fn no_nack_without_route_during_recovery() {
     let config = || DiskFixture::config(BusyPolicy::default(), 0, 1, |_| {});
     let mut before = DiskFixture::start(config(), vec![vec![0; DISK_OCTETS]]);
     before.settle();
     before.put_segments(1);
     let mut router = DiskFixture::start(config(), before.disks);
-    assert!(router.want(0).is_empty(), "the Data may be on the disk");
+    assert!(router.request(0).is_empty(), "a disk may have the Data");
     assert_eq!(router.router.stats().unsatisfied, 1);
     router.settle();
-    assert!(router.want(0).is_empty(), "a read begins");
+    assert!(router.request(0).is_empty(), "a read begins");
     assert_eq!(uri(&router.step()[0]), "/d/seg=0");
-    assert_eq!(router.want(1)[0].header.nack, Some(NackReason::NoRoute));
+    assert_eq!(router.request(1)[0].header.nack, Some(NackReason::NoRoute));
 }
 
 #[test]
-fn a_refusal_is_not_passed_on_while_disks_are_read_in() {
+fn upstream_nack_stops_during_recovery() {
     let config = || DiskFixture::config(BusyPolicy::default(), 0, 1, |_| {});
     let mut before = DiskFixture::start(config(), vec![vec![0; DISK_OCTETS]]);
     before.settle();
     before.put_segments(1);
     let mut router = DiskFixture::start(config(), before.disks);
     router.route("/d", &[(U, 0)]);
-    let out = router.want(0);
+    let out = router.request(0);
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
     assert!(router.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
     assert_eq!(router.router.stats().unsatisfied, 1);
     router.settle();
-    assert!(router.want(0).is_empty(), "a read begins");
+    assert!(router.request(0).is_empty(), "a read begins");
     assert_eq!(uri(&router.step()[0]), "/d/seg=0");
 }
 
 #[test]
-fn what_was_read_is_in_memory_then() {
+fn read_data_is_promoted_to_memory() {
     let mut fixture = DiskFixture::with(policy(Bypass::Off, Mark::Off), 3000, 1, |_| {});
     fixture.put_segments(20);
-    assert!(fixture.want(0).is_empty(), "on disk");
+    assert!(fixture.request(0).is_empty(), "on disk");
     let out = fixture.step();
     assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
-    let out = fixture.want(0);
+    let out = fixture.request(0);
     assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
 }
 
 #[test]
-fn what_a_disk_cannot_give_is_asked_of_the_next_hop() {
+fn failed_read_is_forwarded_to_next_hop() {
     let outcomes = [
         DiskOutcome::Damaged(RecordFault::Checksum),
         DiskOutcome::Failed(DiskFailure::Io),
@@ -269,7 +269,7 @@ fn what_a_disk_cannot_give_is_asked_of_the_next_hop() {
         let mut fixture = DiskFixture::new(BusyPolicy::default());
         fixture.put_segments(1);
         fixture.route("/d", &[(U, 0)]);
-        assert!(fixture.want(0).is_empty());
+        assert!(fixture.request(0).is_empty());
         let out = fixture.fail(outcome);
         assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
         assert_eq!((fixture.busy().went_on, fixture.busy().answered), (1, 0));
@@ -277,17 +277,17 @@ fn what_a_disk_cannot_give_is_asked_of_the_next_hop() {
         assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
         assert_eq!(fixture.router.stats().pit_entries, 0);
     }
-    // Without a next hop, downstreams are told.
+    // Without a next hop, downstreams get a Nack.
     let mut fixture = DiskFixture::new(BusyPolicy::default());
     fixture.put_segments(1);
-    fixture.want(0);
+    fixture.request(0);
     let out = fixture.fail(DiskOutcome::Failed(DiskFailure::Io));
     assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
     assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
-fn what_is_not_fresh_answers_only_who_does_not_mind() {
+fn stale_read_answers_only_without_must_be_fresh() {
     let mut fixture = DiskFixture::new(BusyPolicy::default());
     fixture.put("/d/seg=0", 10);
     fixture.route("/d", &[(U, 0)]);
@@ -301,52 +301,52 @@ fn what_is_not_fresh_answers_only_who_does_not_mind() {
 }
 
 #[test]
-fn a_retransmission_goes_upstream_but_never_twice_to_the_disk() {
+fn retransmission_goes_upstream_during_read() {
     let mut fixture = DiskFixture::new(BusyPolicy::default());
     fixture.put_segments(1);
     fixture.route("/d", &[(U, 0)]);
-    assert!(fixture.want(0).is_empty());
+    assert!(fixture.request(0).is_empty());
     fixture.pass_ms(5);
-    assert!(fixture.want(0).is_empty(), "too soon");
+    assert!(fixture.request(0).is_empty(), "too soon");
     assert_eq!(fixture.drops(DropReason::Suppressed), 1);
     fixture.pass_ms(6);
-    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.request(0)), vec![(U, PacketKind::Interest)]);
     assert_eq!(fixture.busy().hedged, 1);
     fixture.collect();
-    assert_eq!(fixture.ops.len(), 1, "the read that was under way");
+    assert_eq!(fixture.ops.len(), 1, "the read in progress");
     let out = fixture.answer(U, data("/d/seg=0", 1000));
     assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
     assert_eq!((fixture.busy().overtaken, fixture.router.stats().satisfied), (1, 2));
     assert!(fixture.step().is_empty(), "too late");
     assert_eq!(fixture.busy().reads_late, 1);
-    // The other way round, the answer from upstream finds nobody.
-    fixture.want(0);
+    // The other way round, the answer from upstream finds no entry.
+    fixture.request(0);
     fixture.pass_ms(11);
-    assert_eq!(fixture.want(0).len(), 1);
+    assert_eq!(fixture.request(0).len(), 1);
     assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
     assert!(fixture.answer(U, data("/d/seg=0", 1000)).is_empty());
 }
 
 #[test]
-fn a_retransmission_that_can_go_nowhere_waits_for_the_disk() {
+fn retransmission_without_hop_waits_for_disk() {
     let mut fixture = DiskFixture::new(BusyPolicy::default());
     fixture.put_segments(1);
-    assert!(fixture.want(0).is_empty());
+    assert!(fixture.request(0).is_empty());
     fixture.pass_ms(11);
-    assert!(fixture.want(0).is_empty(), "no Nack ends a wait that will be over");
+    assert!(fixture.request(0).is_empty(), "a Nack does not end the wait for a disk");
     assert_eq!((fixture.busy().hedged, fixture.drops(DropReason::Suppressed)), (0, 1));
     assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
 }
 
 #[test]
-fn a_nack_from_upstream_does_not_end_the_wait_for_a_disk() {
+fn upstream_nack_does_not_end_disk_wait() {
     for is_read in [true, false] {
         let mut fixture = DiskFixture::new(BusyPolicy::default());
         fixture.put_segments(1);
         fixture.route("/d", &[(U, 0)]);
-        fixture.want(0);
+        fixture.request(0);
         fixture.pass_ms(11);
-        let out = fixture.want(0);
+        let out = fixture.request(0);
         assert!(fixture.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
         let out = match is_read {
             true => fixture.step(),
@@ -359,13 +359,13 @@ fn a_nack_from_upstream_does_not_end_the_wait_for_a_disk() {
 }
 
 #[test]
-fn whoever_has_gone_gets_nothing_from_a_disk() {
+fn expired_downstream_gets_no_disk_data() {
     let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
     fixture.put_segments(2);
-    fixture.want(0);
+    fixture.request(0);
     fixture.pass_ms(4_200);
     assert_eq!((fixture.router.stats().pit_entries, fixture.busy().overtaken), (0, 1));
-    // Another Interest takes the place in the PIT.
+    // Another Interest uses the slot in the PIT.
     fixture.route("/x", &[(U, 0)]);
     fixture.ask(LOCAL, &Ask::new("/x", 5));
     assert!(fixture.step().is_empty());
@@ -373,24 +373,24 @@ fn whoever_has_gone_gets_nothing_from_a_disk() {
 }
 
 #[test]
-fn over_the_threshold_interests_pass_by_where_they_can() {
+fn bypasses_disk_over_threshold() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
     fixture.put_segments(6);
     fixture.route("/d", &[(U, 0), (V, 1)]);
-    assert!(fixture.want(0).is_empty() && fixture.want(1).is_empty(), "below");
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    assert!(fixture.request(0).is_empty() && fixture.request(1).is_empty(), "below");
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
     assert_eq!((fixture.busy().bypassed_queue_full, fixture.busy().reads_begun), (1, 2));
-    // The best hop has no room: the next.
+    // The best hop has no room, so the next one is used.
     fixture.fixture.handle(&mut [label(U, 30)]);
-    assert_eq!(sent(&fixture.want(3)), vec![(V, PacketKind::Interest)]);
-    // None has: it waits, and its Data is marked.
+    assert_eq!(sent(&fixture.request(3)), vec![(V, PacketKind::Interest)]);
+    // No hop has room: the Interest waits, and its Data is marked.
     fixture.fixture.handle(&mut [label(V, 30)]);
-    assert!(fixture.want(4).is_empty());
+    assert!(fixture.request(4).is_empty());
     assert_eq!(fixture.busy().waited_over_threshold, 1);
-    // Past the hard bound, a Nack.
-    assert!(fixture.want(5).is_empty());
+    // Above the limit of reads, a Nack is sent.
+    assert!(fixture.request(5).is_empty());
     fixture.put_aside();
-    let out = fixture.want(0);
+    let out = fixture.request(0);
     assert!(out.is_empty(), "joins");
     let marks: Vec<_> =
         (0..4).flat_map(|_| fixture.step()).map(|out| out.header.congestion_mark).collect();
@@ -399,35 +399,35 @@ fn over_the_threshold_interests_pass_by_where_they_can() {
     let out = fixture.answer(U, data("/d/seg=2", 0));
     assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
     assert_eq!(fixture.busy().bypass_latency.count(), 1);
-    // The label of U is withdrawn, that of V passes.
-    fixture.want(0);
-    fixture.want(1);
+    // The label of U is withdrawn, and that of V expires.
+    fixture.request(0);
+    fixture.request(1);
     fixture.fixture.handle(&mut [label(U, 0)]);
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
     fixture.fixture.handle(&mut [label(U, 1000)]);
     fixture.pass_ms(31);
-    assert_eq!(sent(&fixture.want(4)), vec![(V, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.request(4)), vec![(V, PacketKind::Interest)]);
 }
 
 impl DiskFixture {
-    /// What waits for a disk stays there.
+    /// Operations that wait for a disk are kept there.
     fn put_aside(&mut self) {
         self.collect();
     }
 }
 
 #[test]
-fn a_next_hop_that_is_dead_or_refuses_does_not_keep_from_the_disk() {
+fn returns_to_disk_when_next_hop_fails() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Off));
     fixture.put_segments(6);
     fixture.route("/d", &[(U, 0)]);
-    assert!(fixture.want(0).is_empty() && fixture.want(1).is_empty());
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
-    let passed = fixture.want(3);
+    assert!(fixture.request(0).is_empty() && fixture.request(1).is_empty());
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
+    let passed = fixture.request(3);
     assert_eq!(sent(&passed), vec![(U, PacketKind::Interest)]);
-    // Nobody answers the one; the other is refused.
+    // The first is not answered, and the second is refused.
     fixture.pass_ms(20);
-    assert!(fixture.want(2).is_empty());
+    assert!(fixture.request(2).is_empty());
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let input = Input::Packet { face: U, header: nack, packet: passed[0].packet.clone() };
     fixture.fixture.handle(&mut [input]);
@@ -438,38 +438,38 @@ fn a_next_hop_that_is_dead_or_refuses_does_not_keep_from_the_disk() {
 }
 
 #[test]
-fn past_the_hard_bound_there_is_a_nack() {
+fn full_read_queue_sends_nack() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
     fixture.put_segments(6);
     for segment in 0..4 {
-        assert!(fixture.want(segment).is_empty());
+        assert!(fixture.request(segment).is_empty());
     }
-    let out = fixture.want(4);
+    let out = fixture.request(4);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
     assert_eq!((fixture.busy().reads_refused, fixture.drops(DropReason::DiskBusy)), (1, 1));
     assert_eq!(fixture.router.stats().pit_entries, 4);
     fixture.step();
-    assert!(fixture.want(4).is_empty(), "there is room again");
+    assert!(fixture.request(4).is_empty(), "there is room again");
 }
 
 #[test]
-fn plain_marking_goes_by_the_queue_alone() {
+fn ecn_marks_by_queue_length() {
     let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Ecn));
     fixture.put_segments(4);
-    (0..4).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    (0..4).for_each(|segment| assert!(fixture.request(segment).is_empty()));
     let marks: Vec<_> = (0..4).map(|_| fixture.step()[0].header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0, 1, 1], "the last two found 2 and 3 before them");
 }
 
-/// Marks once went by the queue that a read left behind, and never to what passes by: with a bypass
-/// nearly no Data was marked.
+/// Regression: marks depended on the queue that a read left behind, and bypassing Interests never
+/// got one. So with a bypass nearly no Data was marked.
 #[test]
-fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
+fn ecn_marks_data_of_bypassing_interests() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Ecn));
     fixture.put_segments(4);
     fixture.route("/d", &[(U, 0)]);
-    (0..2).for_each(|segment| assert!(fixture.want(segment).is_empty()));
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    (0..2).for_each(|segment| assert!(fixture.request(segment).is_empty()));
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
     let marks: Vec<_> = (0..2).map(|_| fixture.step()[0].header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0], "they found less than 2");
     assert_eq!(fixture.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
@@ -477,20 +477,20 @@ fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
 }
 
 #[test]
-fn a_stalled_disk_lets_everybody_go() {
+fn stalled_disk_releases_waiting_interests() {
     let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
     fixture.put_segments(3);
     fixture.route("/d", &[(U, 0)]);
-    fixture.want(0);
-    fixture.want(1);
+    fixture.request(0);
+    fixture.request(1);
     fixture.collect();
     fixture.pass_ms(600);
     let out = fixture.take();
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (U, PacketKind::Interest)]);
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
     assert_eq!((fixture.busy().went_on, fixture.busy().bypassed_stalled), (2, 1));
     assert_eq!(fixture.router.stats().store.disk.stalled_set, 1);
-    // It wakes up: late reads only fill the store.
+    // The disk responds again: late reads only fill the store.
     while !fixture.ops.is_empty() {
         assert!(sent(&fixture.step()).iter().all(|&(_, kind)| kind == PacketKind::Data));
         fixture.collect();
@@ -508,17 +508,17 @@ fn announcements(fixture: &mut DiskFixture) -> Vec<(FaceId, u64)> {
 }
 
 #[test]
-fn neighbours_are_told_while_the_store_is_over_its_threshold() {
+fn signals_neighbours_over_threshold() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
     fixture.put_segments(4);
     fixture.ask(LOCAL, &Ask::new("/d/seg=0", 1));
-    fixture.want(1);
+    fixture.request(1);
     assert_eq!(
         announcements(&mut fixture),
         vec![(ASKER, 30)],
-        "over with two, programs are not told"
+        "over the threshold with two; programs get no signal"
     );
-    fixture.want(2);
+    fixture.request(2);
     assert_eq!(announcements(&mut fixture), vec![], "once a period");
     fixture.pass_ms(10);
     assert_eq!(announcements(&mut fixture), vec![(ASKER, 30)]);
@@ -528,31 +528,31 @@ fn neighbours_are_told_while_the_store_is_over_its_threshold() {
         fixture.pass_ms(10);
         assert_eq!(announcements(&mut fixture), vec![(ASKER, 0); repeats]);
     }
-    assert_eq!(fixture.router.next_wakeup(), None, "nothing is left to tell");
-    // Who has not asked for long is not told.
+    assert_eq!(fixture.router.next_wakeup(), None, "no signal is left to send");
+    // A neighbour that has sent no Interest for long gets no signal.
     fixture.pass_ms(2_000);
     fixture.ask(LOCAL, &Ask::new("/d/seg=0", 2));
     fixture.ask(LOCAL, &Ask::new("/d/seg=1", 3));
     assert_eq!(announcements(&mut fixture), vec![]);
     assert_eq!((fixture.busy().busy_sent, fixture.busy().available_sent), (2, 2));
-    // Plain marking tells nobody.
+    // Plain marking sends no signals.
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Ecn));
     fixture.put_segments(4);
-    (0..4).for_each(|segment| drop(fixture.want(segment)));
+    (0..4).for_each(|segment| drop(fixture.request(segment)));
     fixture.pass_ms(10);
     assert_eq!(announcements(&mut fixture), vec![]);
 }
 
 #[test]
-fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
+fn adaptive_uses_threshold_before_measurements() {
     let mut fixture = DiskFixture::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
         disk.reads_max = 64;
     });
     fixture.put_segments(40);
     fixture.route("/d", &[(U, 0)]);
-    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)], "tried once");
-    assert!(fixture.want(1).is_empty() && fixture.want(2).is_empty());
-    assert_eq!(fixture.want(3).len(), 1, "nothing is known yet: the threshold");
+    assert_eq!(sent(&fixture.request(0)), vec![(U, PacketKind::Interest)], "tried once");
+    assert!(fixture.request(1).is_empty() && fixture.request(2).is_empty());
+    assert_eq!(fixture.request(3).len(), 1, "without measurements, the threshold decides");
     assert_eq!((fixture.busy().bypassed_probe, fixture.busy().bypassed_slower), (1, 1));
     // The disk takes 10 ms, the next hop 1 ms.
     fixture.pass_ms(1);
@@ -563,7 +563,7 @@ fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
     fixture.step();
     let before = fixture.busy().reads_begun;
     for segment in 4..20 {
-        let out = fixture.want(segment);
+        let out = fixture.request(segment);
         fixture.pass_ms(1);
         for packet in out {
             let name = InterestView::decode(&packet.packet).unwrap().name;
@@ -575,47 +575,47 @@ fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
 }
 
 #[test]
-fn a_stalled_disk_and_no_other_way_is_congestion() {
+fn stalled_disk_without_hop_sends_congestion_nack() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Off));
     fixture.put_segments(3);
-    fixture.want(0);
+    fixture.request(0);
     fixture.collect();
     fixture.pass_ms(600);
     let reasons = |out: Vec<OutPacket>| out.iter().map(|out| out.header.nack).collect::<Vec<_>>();
     assert_eq!(reasons(fixture.take()), vec![Some(NackReason::Congestion)]);
-    assert_eq!(reasons(fixture.want(2)), vec![Some(NackReason::Congestion)]);
+    assert_eq!(reasons(fixture.request(2)), vec![Some(NackReason::Congestion)]);
     assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
-fn no_label_closes_a_next_hop_for_good() {
+fn labels_expire() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
     fixture.put_segments(6);
     fixture.route("/d", &[(U, 0)]);
     let label = label(U, u64::MAX);
     fixture.fixture.handle(&mut [label]);
     fixture.pass_ms(10_001);
-    (0..2).for_each(|segment| assert!(fixture.want(segment).is_empty()));
-    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    (0..2).for_each(|segment| assert!(fixture.request(segment).is_empty()));
+    assert_eq!(sent(&fixture.request(2)), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
-fn an_interest_that_the_pit_refuses_is_not_measured() {
+fn refused_interest_is_not_measured() {
     let mut fixture = DiskFixture::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
         disk.reads_max = 64;
     });
     fixture.put_segments(4);
     fixture.route("/d", &[(U, 0)]);
     fixture.fixture.router.config.pit_entries_per_face_max = 0;
-    let out = fixture.want(0);
+    let out = fixture.request(0);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
     fixture.fixture.router.config.pit_entries_per_face_max = 100;
-    // Nothing is outstanding there, so it may still be tried.
-    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)]);
+    // Nothing is in flight there, so it may still be probed.
+    assert_eq!(sent(&fixture.request(0)), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
-fn a_flush_is_answered_when_all_is_written() {
+fn flush_is_answered_after_all_writes() {
     let mut fixture = DiskFixture::with(BusyPolicy::default(), 1 << 20, 1, |_| {});
     fixture.put_segments(3);
     assert_eq!(fixture.router.stats().store.disk.entries, 0, "all in RAM");
@@ -630,14 +630,14 @@ fn a_flush_is_answered_when_all_is_written() {
 }
 
 #[test]
-fn segments_that_are_lost_are_requested_again_when_the_disk_is_idle() {
+fn refills_lost_segments_when_disk_is_idle() {
     // Two records may wait for the disk.
     let busy = policy(Bypass::Off, Mark::Off);
     let mut fixture = DiskFixture::with(busy, 0, 1, |disk| disk.write_backlog_bytes_max = 1024);
     fixture.put_segments(40);
     fixture.route("/", &[(U, 0)]);
     for segment in 40..44 {
-        fixture.want(segment);
+        fixture.request(segment);
         let out = fixture.answer(U, data(&format!("/d/seg={segment}"), 1000));
         assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)], "forwarding does not wait");
     }
@@ -651,7 +651,7 @@ fn segments_that_are_lost_are_requested_again_when_the_disk_is_idle() {
             fixture.collect();
         }
         for packet in fixture.take() {
-            assert_eq!(packet.face, U, "nothing leaves to the store itself");
+            assert_eq!(packet.face, U, "no packet leaves to the store itself");
             let interest = weir_wire::InterestView::decode(&packet.packet).unwrap();
             requested.push(format!("{}", interest.name));
             let name = requested.last().unwrap().clone();
@@ -663,7 +663,7 @@ fn segments_that_are_lost_are_requested_again_when_the_disk_is_idle() {
     fixture.settle();
     fixture.route("/", &[]);
     for segment in 0..44 {
-        assert!(fixture.want(segment).is_empty());
+        assert!(fixture.request(segment).is_empty());
         assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)], "{segment}");
     }
     assert_eq!(fixture.router.stats().pit_entries, 0);

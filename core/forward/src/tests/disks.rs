@@ -1,4 +1,4 @@
-//! Disks that are octets in memory.
+//! Disks as byte vectors in memory.
 
 use weir_base::Packet;
 use weir_store::disk::{DiskOp, DiskOpKind, DiskOutcome, record};
@@ -14,7 +14,7 @@ pub(super) fn checksum(octets: &[u8]) -> u32 {
         .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
 }
 
-/// What a disk answers to an operation that goes well.
+/// The result of an operation that succeeds.
 pub(super) fn carry_out(disk: &mut [u8], op: &DiskOp) -> DiskOutcome {
     match &op.kind {
         DiskOpKind::Write { offset, len, sequence, chunks: parts } => {

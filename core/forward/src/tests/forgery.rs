@@ -1,12 +1,12 @@
-//! Data from strangers.
+//! Forged Data and Nacks.
 
 use super::*;
 use crate::DataSource;
 
-/// An attacker asks for what it then answers itself, or waits for others to ask: neither is given
-/// to others.
+/// An attacker sends an Interest that it answers itself, or waits for the Interests of others.
+/// Neither Data reaches others.
 #[test]
-fn data_from_a_face_that_was_not_asked_is_neither_given_on_nor_kept() {
+fn unrequested_data_is_neither_forwarded_nor_stored() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     for ask in [Ask::new("/a/b", 1), Ask::new("/a", 2).prefix()] {
@@ -21,7 +21,7 @@ fn data_from_a_face_that_was_not_asked_is_neither_given_on_nor_kept() {
 }
 
 #[test]
-fn data_satisfies_only_entries_that_its_face_was_asked_for() {
+fn data_satisfies_only_entries_sent_to_its_face() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.route("/a/b", &[(V, 0)]);
@@ -32,7 +32,7 @@ fn data_satisfies_only_entries_that_its_face_was_asked_for() {
 }
 
 #[test]
-fn data_of_any_face_satisfies_where_configured() {
+fn data_source_any_accepts_every_face() {
     let mut fixture = Fixture::with_config(RouterConfig {
         data_source: DataSource::Any,
         ..RouterConfig::default()
@@ -42,7 +42,8 @@ fn data_of_any_face_satisfies_where_configured() {
     assert_eq!(sent(&fixture.answer(V, data("/a/b", 0))), vec![(LOCAL, PacketKind::Data)]);
 }
 
-/// The exchange of one Interest for `name` with the neighbour over UDP, up to its answer.
+/// One Interest for `name` and its answer with the neighbour over UDP. Returns the header of the
+/// Interest.
 fn ask_spoofable(fixture: &mut Fixture, name: &str) -> LpHeader {
     let out = fixture.ask(LOCAL, &Ask::new(name, 7));
     assert_eq!(sent(&out), vec![(SPOOFABLE, PacketKind::Interest)]);
@@ -50,7 +51,7 @@ fn ask_spoofable(fixture: &mut Fixture, name: &str) -> LpHeader {
 }
 
 #[test]
-fn tokens_towards_peers_over_udp_differ_by_name_and_key() {
+fn secret_tokens_differ_by_name_and_key() {
     let tokens = |key| {
         let hash_key = weir_base::HashKey::new([key, 0]);
         let mut fixture =
@@ -63,9 +64,9 @@ fn tokens_towards_peers_over_udp_differ_by_name_and_key() {
     assert_eq!(one.as_slice().len(), 6);
 }
 
-/// Whoever forges the source address of a peer that returns tokens does not know them.
+/// An attacker that forges the source address does not know the tokens.
 #[test]
-fn a_forged_source_address_is_not_enough() {
+fn forged_source_address_is_detected() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(SPOOFABLE, 0)]);
     let header = ask_spoofable(&mut fixture, "/a/1");
@@ -83,7 +84,7 @@ fn a_forged_source_address_is_not_enough() {
 }
 
 #[test]
-fn tokens_are_long_or_off_where_a_face_says_so() {
+fn faces_choose_long_tokens_or_none() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(SPOOFABLE, 0)]);
     for (tokens, len) in [(PitTokens::LongSecret, 12), (PitTokens::Off, 0)] {
@@ -97,15 +98,16 @@ fn tokens_are_long_or_off_where_a_face_says_so() {
             assert_eq!(fixture.packet(SPOOFABLE, header, data(&name, 0)).len(), 1);
         }
     }
-    // Without tokens the address is all there is to go by.
+    // Without tokens, only the address can be checked.
     ask_spoofable(&mut fixture, "/a/any");
     assert_eq!(fixture.packet(SPOOFABLE, token(&[7; 6]), data("/a/any", 0)).len(), 1);
     assert_eq!(fixture.drops(DropReason::Spoofed), 0);
 }
 
-/// A peer need not know of tokens. One that has returned them is not forged by waiting.
+/// A peer need not support tokens. Once it has returned one, forged packets without a token are
+/// refused.
 #[test]
-fn peers_that_return_no_tokens_are_heard_until_they_return_one() {
+fn tokens_are_required_after_the_first() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(SPOOFABLE, 0)]);
     ask_spoofable(&mut fixture, "/a/1");
@@ -120,9 +122,9 @@ fn peers_that_return_no_tokens_are_heard_until_they_return_one() {
     }
 }
 
-/// An attacker knows the nonce of an Interest that it has asked for itself.
+/// An attacker knows the nonce of an Interest that it has sent itself.
 #[test]
-fn nacks_bear_tokens_and_forged_ones_are_found_out() {
+fn forged_nacks_are_detected() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(SPOOFABLE, 0)]);
     let nack = |fixture: &mut Fixture, name: &str, pit_token| {
@@ -137,12 +139,16 @@ fn nacks_bear_tokens_and_forged_ones_are_found_out() {
     let out = nack(&mut fixture, "/a/2", right);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
     let refused = fixture.packet(LOCAL, token(&[1, 2]), Ask::new("/nowhere", 9).wire());
-    assert_eq!(refused[0].header.pit_token.as_slice(), [1, 2], "ours bear the token that came");
+    assert_eq!(
+        refused[0].header.pit_token.as_slice(),
+        [1, 2],
+        "our Nacks carry the token of the Interest"
+    );
 }
 
 /// A consumer on this host has found a copy to be false.
 #[test]
-fn a_false_copy_is_erased_by_its_digest_and_its_next_hop_is_distrusted() {
+fn erasing_false_copy_distrusts_its_hop() {
     for strategy in ["best-route", "lowest-rtt"] {
         let mut fixture = Fixture::new();
         fixture.strategy("/", &alloc::format!("/localhost/nfd/strategy/{strategy}"));
@@ -169,7 +175,7 @@ fn a_false_copy_is_erased_by_its_digest_and_its_next_hop_is_distrusted() {
         fixture.pass_ms(59_000);
         fixture.route("/a", &[]);
         fixture.route("/a", &[(U, 0), (V, 6)]);
-        assert_eq!(asked(&mut fixture, 11), V, "a new route does not make it honest");
+        assert_eq!(asked(&mut fixture, 11), V, "a new route does not end the distrust");
         fixture.pass_ms(2_000);
         assert_eq!(asked(&mut fixture, 12), U, "{strategy}");
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_exchange_goes_up_and_comes_back_with_the_token() {
+fn data_returns_with_the_pit_token() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     let out = fixture.packet(LOCAL, token(&[1, 2, 3]), Ask::new("/a/b", 7).wire());
@@ -21,7 +21,7 @@ fn an_exchange_goes_up_and_comes_back_with_the_token() {
 }
 
 #[test]
-fn a_hit_is_answered_here_and_only_here() {
+fn hit_is_answered_without_forwarding() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.ask(LOCAL, &Ask::new("/a/b", 1));
@@ -53,7 +53,7 @@ fn waiting_downstreams_share_one_upstream_interest() {
 }
 
 #[test]
-fn data_satisfies_prefixes_at_any_depth_and_full_names() {
+fn data_satisfies_prefixes_and_full_names() {
     let mut fixture = Fixture::new();
     fixture.route("/", &[(U, 0)]);
     let wire = data("/a/b/c/d", 0);
@@ -72,7 +72,7 @@ fn data_satisfies_prefixes_at_any_depth_and_full_names() {
 }
 
 #[test]
-fn a_face_that_waits_twice_gets_the_data_once_for_each_token() {
+fn data_is_sent_once_for_each_token() {
     let mut fixture = Fixture::new();
     fixture.route("/", &[(U, 0)]);
     fixture.packet(LOCAL, token(&[1]), Ask::new("/a", 1).prefix().wire());
@@ -96,7 +96,7 @@ fn an_interest_without_nonce_gets_one() {
 }
 
 #[test]
-fn nonces_that_were_here_are_loops() {
+fn repeated_nonces_are_loops() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.ask(LOCAL, &Ask::new("/a/b", 1));
@@ -123,14 +123,14 @@ fn hop_limits_count_down() {
     assert_eq!(InterestView::decode(&out[0].packet).unwrap().hop_limit, Some(2));
     assert!(fixture.ask(V, &limited("/a/2", 2, 0)).is_empty());
     assert_eq!(fixture.drops(DropReason::HopLimit), 1);
-    assert!(fixture.ask(V, &limited("/a/3", 3, 1)).is_empty(), "may not leave the host");
+    assert!(fixture.ask(V, &limited("/a/3", 3, 1)).is_empty(), "it may not leave the host");
     assert_eq!(fixture.drops(DropReason::HopLimitSpent), 1);
     let out = fixture.ask(V, &limited("/here/4", 4, 1));
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Interest)]);
 }
 
 #[test]
-fn forwarding_hints_steer_until_they_lead_home() {
+fn forwarding_hint_is_used_until_home() {
     let mut fixture = Fixture::new();
     fixture.route("/net/x", &[(U, 0)]);
     fixture.route("/a", &[(V, 0)]);
@@ -155,13 +155,13 @@ fn a_chosen_next_hop_is_taken() {
 }
 
 #[test]
-fn no_cache_data_is_passed_on_but_not_kept() {
+fn no_cache_data_is_forwarded_but_not_stored() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.ask(LOCAL, &Ask::new("/a/b", 1));
     let header = LpHeader { no_cache: true, congestion_mark: 1, ..LpHeader::default() };
     let out = fixture.packet(U, header, data("/a/b", 1000));
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Data)]);
-    assert_eq!(out[0].header.congestion_mark, 1, "marks are passed on");
+    assert_eq!(out[0].header.congestion_mark, 1, "marks are forwarded");
     assert_eq!(fixture.router.stats().store.entries, 0);
 }

@@ -35,7 +35,7 @@ const RADIO: FaceId = FaceId(260);
 /// A neighbour over UDP.
 const SPOOFABLE: FaceId = FaceId(261);
 
-/// An Interest, element by element.
+/// An Interest, field by field.
 #[derive(Clone)]
 struct Ask {
     name: Name,
@@ -185,7 +185,7 @@ impl Fixture {
     }
 }
 
-/// What left, as (face, kind).
+/// The packets that left, as (face, kind).
 fn sent(packets: &[OutPacket]) -> Vec<(FaceId, PacketKind)> {
     packets.iter().map(|packet| (packet.face, kind(packet))).collect()
 }
@@ -202,7 +202,7 @@ fn kind(out: &OutPacket) -> PacketKind {
         (Some(_), tlv::INTEREST) => PacketKind::Nack,
         (None, tlv::INTEREST) => PacketKind::Interest,
         (None, tlv::DATA) => PacketKind::Data,
-        other => panic!("no packet leaves like this: {other:?}"),
+        other => panic!("unexpected packet: {other:?}"),
     }
 }
 
@@ -211,7 +211,7 @@ fn token(octets: &[u8]) -> LpHeader {
 }
 
 #[test]
-fn erasing_tells_how_much_went() {
+fn erase_reports_count() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     for segment in 0..3 {
@@ -238,7 +238,7 @@ fn malformed_packets_are_counted_by_reason() {
 }
 
 #[test]
-fn names_of_too_many_components_are_dropped_and_counted() {
+fn long_names_are_dropped_and_counted() {
     let mut fixture = Fixture::new();
     fixture.route("/", &[(U, 0)]);
     for (count, passes) in [(64, true), (65, false), (4000, false)] {
@@ -251,7 +251,7 @@ fn names_of_too_many_components_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_full_pit_answers_with_congestion() {
+fn full_pit_sends_congestion_nack() {
     let mut fixture =
         Fixture::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
     fixture.route("/a", &[(U, 0)]);
@@ -270,7 +270,7 @@ fn a_full_pit_answers_with_congestion() {
 }
 
 #[test]
-fn no_face_takes_more_than_its_share_of_the_pit() {
+fn face_is_limited_to_its_share_of_the_pit() {
     let mut fixture = Fixture::with_config(RouterConfig {
         pit_entries_per_face_max: 2,
         ..RouterConfig::default()
@@ -284,7 +284,7 @@ fn no_face_takes_more_than_its_share_of_the_pit() {
         let refused = ask(&mut fixture, LOCAL, "/a/3", 10 * turn + 2);
         assert_eq!(refused[0].header.nack, Some(NackReason::Congestion));
         assert_eq!(kind(&ask(&mut fixture, V, "/a/3", 10 * turn + 3)[0]), PacketKind::Interest);
-        // Data, a Nack and time all give the share back.
+        // Data, a Nack and expiry all free the share.
         match turn {
             0 => ["/a/1", "/a/2", "/a/3"].iter().for_each(|name| {
                 let header = LpHeader { no_cache: true, ..LpHeader::default() };

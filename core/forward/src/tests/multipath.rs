@@ -37,20 +37,20 @@ fn segment(number: u32) -> String {
     format!("/f/v=1/seg={number}")
 }
 
-/// Asks for a segment and returns the one next hop that it goes to.
+/// Requests a segment and returns the one next hop that receives the Interest.
 fn ask(fixture: &mut Fixture, number: u32, nonce: u32) -> FaceId {
     let out = fixture.ask(LOCAL, &Ask::new(&segment(number), nonce));
     let [(face, PacketKind::Interest)] = sent(&out)[..] else { panic!("{number}: {out:?}") };
     face
 }
 
-/// How many of these are each next hop's.
+/// How many of these belong to each next hop.
 fn counts(faces: &[FaceId]) -> [usize; 3] {
     HOPS.map(|hop| faces.iter().filter(|&&face| face == hop).count())
 }
 
-/// A consumer with a window, next hops that answer after a time each, and a time after which it
-/// asks again.
+/// A consumer with a window and a retransmission timeout, and next hops that each answer after some
+/// time.
 struct Load {
     fixture: Fixture,
     window: usize,
@@ -59,10 +59,10 @@ struct Load {
     now_ms: u64,
     next: u32,
     nonce: u32,
-    /// Segment and since when, of what is not there yet.
+    /// Outstanding segments and when they were requested.
     waiting: VecDeque<(u32, u64)>,
     answers: Vec<(u64, FaceId, u32)>,
-    /// When and where Interests that are no retransmissions went.
+    /// When and where first transmissions were sent.
     firsts: Vec<(u64, FaceId)>,
     done: usize,
 }
@@ -87,7 +87,7 @@ impl Load {
     fn send(&mut self, number: u32) -> Option<FaceId> {
         self.nonce += 1;
         let out = self.fixture.ask(LOCAL, &Ask::new(&segment(number), self.nonce));
-        assert!(out.len() <= 1, "one next hop at a time: {out:?}");
+        assert!(out.len() <= 1, "only one next hop at a time: {out:?}");
         let packet = out.first()?;
         assert_eq!(kind(packet), PacketKind::Interest);
         if let Some(rtt_ms) = (self.rtt_ms)(packet.face, self.now_ms) {
@@ -108,7 +108,7 @@ impl Load {
                 self.done += self.fixture.answer(face, data(&segment(number), 0)).len();
                 self.waiting.retain(|waiting| waiting.0 != number);
             }
-            // What is not asked for again is given up when its lifetime ends.
+            // Without retransmissions, a segment is given up when its lifetime ends.
             let patience_ms = self.rto_ms.unwrap_or(4_001);
             while self.waiting.front().is_some_and(|front| front.1 + patience_ms <= now_ms) {
                 let Some((number, _)) = self.waiting.pop_front() else { break };
@@ -118,7 +118,7 @@ impl Load {
                 }
             }
             while self.waiting.len() < self.window {
-                let face = self.send(self.next).expect("a new Interest goes somewhere");
+                let face = self.send(self.next).expect("a new Interest is forwarded");
                 self.firsts.push((now_ms, face));
                 self.waiting.push_back((self.next, now_ms));
                 self.next += 1;
@@ -126,7 +126,7 @@ impl Load {
         }
     }
 
-    /// The share of a next hop in what was asked for from a time on.
+    /// The share of a next hop in the Interests since some time.
     fn share(&self, hop: FaceId, from_ms: u64) -> f64 {
         let all: Vec<_> = self.firsts.iter().filter(|first| first.0 >= from_ms).collect();
         all.iter().filter(|first| first.1 == hop).count() as f64 / all.len() as f64
@@ -147,9 +147,9 @@ fn next_hops_take_turns() {
     }
 }
 
-/// However many Interests are under way, with next hops that are alike.
+/// For any number of Interests in flight, with next hops that are alike.
 #[test]
-fn turns_are_as_the_weights_say() {
+fn turns_follow_weights() {
     let weights = format!("/weight~{}:5/weight~{}:3/weight~{}:2", A.0, B.0, C.0);
     for window in [1, 2, 3, 5, 10, 20, 50, 1000] {
         let mut fixture = fixture(&weights);
@@ -168,34 +168,34 @@ fn turns_are_as_the_weights_say() {
 }
 
 #[test]
-fn parts_go_where_they_are() {
+fn owned_ranges_go_to_their_owners() {
     let parts = format!("/part~{}:100-199/part~{}:0-99/part~{}:300-300", B.0, C.0, A.0);
     let mut fixture = fixture(&parts);
     let faces: Vec<_> = (0..500).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces[..100]), [0, 0, 100]);
     assert_eq!(counts(&faces[100..200]), [0, 100, 0]);
     assert_eq!(faces[300], A);
-    // The others have less under way until A has as much.
+    // The other hops have fewer in flight until A has as many.
     assert_eq!(counts(&faces[200..300]), [100, 0, 0]);
     assert_eq!(counts(&faces), [166, 167, 167]);
 }
 
 #[test]
-fn a_part_of_a_face_that_is_gone_goes_to_the_others() {
+fn range_of_closed_face_goes_to_others() {
     let mut fixture = fixture(&format!("/part~{}:0-99999", B.0));
     assert_eq!(ask(&mut fixture, 0, 0), B);
     fixture.command(Command::RemoveFace { face: B });
     let faces: Vec<_> = (1..101).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces), [50, 0, 50]);
-    // Nor back where it came from.
+    // The Interest does not return to its ingress.
     fixture.route("/f", &[(A, 0), (LOCAL, 0)]);
     fixture.strategy("/f", &format!("{NAME}/part~{}:0-99999", LOCAL.0));
     assert_eq!(ask(&mut fixture, 200, 200), A);
 }
 
-/// A router that fetches its part ahead, and whose way leads over those that ask it.
+/// A router that prefetches its own range, over a path through the routers that request from it.
 #[test]
-fn what_a_keeper_asks_for_itself_goes_the_cheapest_way() {
+fn owners_interest_takes_cheapest_path() {
     let mut fixture = fixture(&format!("/part~{0}:0-99/weight~{0}:0", B.0));
     fixture.route("/f", &[(A, 2), (B, 0), (C, 1)]);
     let keeper_asks = |fixture: &mut Fixture, number, nonce| {
@@ -205,14 +205,14 @@ fn what_a_keeper_asks_for_itself_goes_the_cheapest_way() {
     for number in 0..9 {
         assert_eq!(keeper_asks(&mut fixture, number, number), [C]);
     }
-    // It is asked for what it asks for, and neither waits for the other.
+    // The owner receives the same Interest that it has sent, and neither waits for the other.
     assert_eq!(ask(&mut fixture, 50, 50), B);
     assert_eq!(keeper_asks(&mut fixture, 50, 51), [C]);
     let answered = fixture.answer(C, data(&segment(50), 0));
     let mut answered: Vec<_> = answered.iter().map(|packet| packet.face).collect();
     answered.sort_unstable();
     assert_eq!(answered, [LOCAL, B]);
-    // Nobody else is left: it is told so.
+    // No other hop is left, so it gets a Nack.
     for face in [A, C] {
         fixture.command(Command::RemoveFace { face });
     }
@@ -221,18 +221,18 @@ fn what_a_keeper_asks_for_itself_goes_the_cheapest_way() {
 }
 
 #[test]
-fn a_next_hop_of_weight_0_gets_its_parts_and_nothing_else() {
+fn hop_of_weight_0_gets_only_its_ranges() {
     let mut fixture = fixture(&format!("/part~{0}:0-99/weight~{0}:0/weight~{1}:0", B.0, C.0));
     let faces: Vec<_> = (0..200).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces[..100]), [0, 100, 0]);
     assert_eq!(counts(&faces[100..]), [100, 0, 0]);
     fixture.command(Command::RemoveFace { face: A });
-    assert_eq!(ask(&mut fixture, 300, 300), B, "for want of others");
+    assert_eq!(ask(&mut fixture, 300, 300), B, "there is no other hop");
 }
 
-/// As best-route, so that all of a name's metadata comes from one place.
+/// As in best-route, so that all metadata of a name comes from one hop.
 #[test]
-fn names_without_segment_take_the_cheapest_next_hop() {
+fn name_without_segment_takes_cheapest_hop() {
     let mut fixture = fixture("");
     fixture.route("/f", &[(A, 2), (B, 1), (C, 3)]);
     for (at, name) in ["/f/32=metadata", "/f/v=1", "/f/v=2", "/f/v=1/seg=1/x"].iter().enumerate() {
@@ -242,7 +242,7 @@ fn names_without_segment_take_the_cheapest_next_hop() {
 }
 
 #[test]
-fn a_retransmission_goes_elsewhere_once_it_is_time() {
+fn late_retransmission_goes_to_another_hop() {
     let mut fixture = fixture("");
     let first = ask(&mut fixture, 0, 0);
     fixture.pass_ms(5);
@@ -261,7 +261,7 @@ fn a_retransmission_goes_elsewhere_once_it_is_time() {
 }
 
 #[test]
-fn what_one_refuses_another_is_asked_for() {
+fn refused_interest_goes_to_another_hop() {
     let mut fixture = fixture("");
     let mut asked = fixture.ask(LOCAL, &Ask::new(&segment(0), 7));
     for reason in [NackReason::NoRoute, NackReason::Congestion] {
@@ -274,15 +274,15 @@ fn what_one_refuses_another_is_asked_for() {
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)], "none is left");
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion), "the least severe");
     assert_eq!(fixture.router.stats().pit_entries, 0);
-    // As best-route has it.
+    // As in best-route.
     let out = fixture.ask(LOCAL, &Ask::new("/f/v=1", 9));
     let out = fixture.nack(out[0].face, NackReason::NoRoute, &out[0].packet);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
 }
 
-/// Nobody stands in for the next hop that the sender of an Interest has named.
+/// A next hop that the sender has chosen is never replaced.
 #[test]
-fn what_a_chosen_next_hop_refuses_nobody_else_is_asked_for() {
+fn chosen_next_hop_is_not_replaced() {
     let mut fixture = fixture("");
     let header = LpHeader { next_hop_face: Some(C.0), ..LpHeader::default() };
     let out = fixture.packet(LOCAL, header, Ask::new(&segment(0), 1).wire());
@@ -292,7 +292,7 @@ fn what_a_chosen_next_hop_refuses_nobody_else_is_asked_for() {
 }
 
 #[test]
-fn a_next_hop_that_refuses_all_is_left_out() {
+fn hop_that_refuses_all_is_skipped() {
     let mut fixture = fixture(&format!("/part~{}:1000-2000", B.0));
     let mut to_b = 0;
     for number in 0..600 {
@@ -305,10 +305,10 @@ fn a_next_hop_that_refuses_all_is_left_out() {
         fixture.answer(out[0].face, data(&segment(number), 0));
     }
     assert_eq!((to_b, passed_by(&fixture)), (3, 0));
-    assert_ne!(ask(&mut fixture, 1000, 1000), B, "nor does it have its part");
+    assert_ne!(ask(&mut fixture, 1000, 1000), B, "it does not get its range either");
     assert_eq!(passed_by(&fixture), 1);
     fixture.pass_ms(1000);
-    // By one Interest it is seen whether it has come back.
+    // One Interest probes whether it has recovered.
     assert_eq!(ask(&mut fixture, 1001, 1001), B);
     assert_ne!(ask(&mut fixture, 1002, 1002), B);
     fixture.answer(B, data(&segment(1001), 0));
@@ -317,19 +317,19 @@ fn a_next_hop_that_refuses_all_is_left_out() {
 }
 
 #[test]
-fn a_slow_next_hop_gets_fewer() {
+fn slow_hop_gets_fewer_interests() {
     let rtt_ms = |face, _| Some(if face == B { 100 } else { 10 });
     let mut load = Load::new("", 30, rtt_ms);
     load.run(3_000);
-    // A third of what is under way, for ten times as long.
+    // A third of the Interests in flight, for ten times as long.
     let share = load.share(B, 1_000);
     assert!((0.03..0.07).contains(&share), "{share}");
     assert!((0.9..1.1).contains(&(load.share(A, 1_000) / load.share(C, 1_000))));
 }
 
-/// The consumer does not ask again: what B has is lost when its lifetime ends.
+/// The consumer does not retransmit: segments requested from B are lost when their lifetime ends.
 #[test]
-fn a_next_hop_that_answers_nothing_loses_its_share() {
+fn silent_hop_loses_its_share() {
     let rtt_ms = |face, now_ms| (face != B || now_ms < 1_000).then_some(20);
     let mut load = Load::new("", 30, rtt_ms);
     load.run(1_000);
@@ -338,17 +338,17 @@ fn a_next_hop_that_answers_nothing_loses_its_share() {
     load.run(5_000);
     let done = load.done;
     load.run(10_000);
-    // An Interest at a time, for 4 s.
+    // One Interest at a time, for 4 s.
     let lost = load.firsts.iter().filter(|first| first.0 >= 6_000 && first.1 == B).count();
     assert!((1..=4).contains(&lost), "{lost}");
-    // The others go on with the window less that one.
+    // The others continue with the rest of the window.
     let done = load.done - done;
     assert!(done >= 29 * 10_000 / 21, "{done}");
 }
 
-/// The consumer asks again, and gets it of others: no lifetime ends unanswered.
+/// The consumer retransmits, and other hops answer, so no lifetime ends without an answer.
 #[test]
-fn a_next_hop_whose_interests_others_answer_loses_its_share() {
+fn overtaken_hop_loses_its_share() {
     let rtt_ms = |face, now_ms| (face != B || !(1_000..9_000).contains(&now_ms)).then_some(20);
     let mut load = Load::new("", 30, rtt_ms);
     load.rto_ms = Some(200);
@@ -360,14 +360,14 @@ fn a_next_hop_whose_interests_others_answer_loses_its_share() {
             .count()
     };
     assert!((1..=8).contains(&lost(1_250)), "{}", lost(1_250));
-    // It has come back.
+    // B has recovered.
     load.run(3_000);
     let share = load.share(B, 11_000);
     assert!((0.3..0.36).contains(&share), "{share}");
 }
 
-/// A router of which B has a part, with the next hop's usual round trip known: 5 ms.
-fn with_part() -> Fixture {
+/// A router in which B owns a range, with a known round trip to the next hop of 5 ms.
+fn with_owner() -> Fixture {
     let mut fixture = fixture(&format!("/part~{}:0-999", B.0));
     for number in 0..20 {
         assert_eq!(ask(&mut fixture, number, number), B);
@@ -381,11 +381,11 @@ fn passed_by(fixture: &Fixture) -> u64 {
     fixture.router.stats().parts_passed_by
 }
 
-/// Regression: when a keeper stood still for a moment, all that it had been asked for went to the
-/// producer as the consumer asked again, and after three of these all else for a second.
+/// Regression: when an owner stalled for a moment, retransmissions moved all its segments to the
+/// producer. After three of them, it was skipped for a second.
 #[test]
-fn a_keeper_that_is_slow_is_waited_for_and_nobody_else_is_asked() {
-    let mut fixture = with_part();
+fn waits_for_slow_owner() {
+    let mut fixture = with_owner();
     let mut nonces = 100..;
     for number in 20..40 {
         assert_eq!(ask(&mut fixture, number, nonces.next().unwrap()), B);
@@ -396,17 +396,17 @@ fn a_keeper_that_is_slow_is_waited_for_and_nobody_else_is_asked() {
             assert_eq!(ask(&mut fixture, number, nonces.next().unwrap()), B);
         }
     }
-    assert_eq!(ask(&mut fixture, 40, nonces.next().unwrap()), B, "nor is it left out");
+    assert_eq!(ask(&mut fixture, 40, nonces.next().unwrap()), B, "it is not skipped either");
     for number in 20..41 {
         assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     }
     assert_eq!(passed_by(&fixture), 0);
 }
 
-/// Some of its answers get lost, others come: it is there.
+/// Some answers of the owner are lost and others arrive, so it is up.
 #[test]
-fn a_keeper_whose_answers_get_lost_is_asked_again() {
-    let mut fixture = with_part();
+fn retries_owner_after_lost_answers() {
+    let mut fixture = with_owner();
     let mut nonce = 100;
     for number in 20..220 {
         nonce += 1;
@@ -424,13 +424,13 @@ fn a_keeper_whose_answers_get_lost_is_asked_again() {
 }
 
 #[test]
-fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
-    let mut fixture = with_part();
+fn skips_owner_silent_for_a_second() {
+    let mut fixture = with_owner();
     for number in 20..40 {
         assert_eq!(ask(&mut fixture, number, number), B);
     }
     fixture.pass_ms(1001);
-    assert_eq!(ask(&mut fixture, 40, 40), B, "nobody has asked again yet");
+    assert_eq!(ask(&mut fixture, 40, 40), B, "no retransmission has come yet");
     fixture.pass_ms(11);
     let mut others =
         vec![ask(&mut fixture, 20, 120), ask(&mut fixture, 41, 41), ask(&mut fixture, 40, 140)];
@@ -440,8 +440,8 @@ fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
     for (number, face) in [20, 41, 40].into_iter().chain(21..39).zip(others) {
         assert_eq!(fixture.answer(face, data(&segment(number), 0)).len(), 1);
     }
-    // 39 alone is under way there. A second after that is over, too, an Interest tries it, and is
-    // not waited for again.
+    // Only 39 is in flight there. A second after it has ended too, one Interest probes the owner,
+    // and does not wait for it again.
     fixture.pass_ms(3000);
     assert_ne!(ask(&mut fixture, 49, 49), B);
     fixture.pass_ms(1000);
@@ -449,7 +449,7 @@ fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
     assert_ne!(ask(&mut fixture, 51, 51), B);
     fixture.pass_ms(11);
     assert_ne!(ask(&mut fixture, 50, 150), B);
-    // Whatever comes from it ends that.
+    // Any answer ends this.
     fixture.pass_ms(4000);
     fixture.pass_ms(1000);
     assert_eq!(ask(&mut fixture, 52, 52), B);
@@ -457,12 +457,12 @@ fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
     assert_eq!([53, 54].map(|number| ask(&mut fixture, number, number)), [B, B]);
 }
 
-/// Regression: a second was counted from when the last Interest had been sent to a keeper that is
-/// gone. A consumer with one under way, whose time-out was that long by then, asked it first for
-/// each segment, and never again had a round trip by which that time-out would have become less.
+/// Regression: the second began with the last transmission to a dead owner. A consumer with one
+/// Interest in flight, whose timeout was as long by then, tried the owner for each segment. It then
+/// never had a sample to shorten its timeout.
 #[test]
-fn a_consumer_with_one_interest_under_way_asks_a_keeper_that_is_gone_once_a_second() {
-    let mut fixture = with_part();
+fn probes_dead_owner_once_a_second() {
+    let mut fixture = with_owner();
     let (mut nonce, mut rto_ms, mut took_ms) = (1000, 200, 0);
     for number in 20..920 {
         let mut is_first = true;
@@ -479,22 +479,23 @@ fn a_consumer_with_one_interest_under_way_asks_a_keeper_that_is_gone_once_a_seco
             took_ms += rto_ms;
             assert!(took_ms < 20_000, "segment {number}");
             is_first = false;
-            // RFC 6298, 5.5, and no longer than the Interest lives.
+            // RFC 6298, 5.5, and not longer than the Interest's lifetime.
             rto_ms = (2 * rto_ms).min(4_000);
         }
         if is_first {
             rto_ms = 200;
         }
     }
-    // The keeper is waited for once, and tried for a fifth of a second after each without it.
+    // The consumer waits for the owner once. Then it is probed for a fifth of a second after each
+    // second.
     assert!(took_ms < 900 * 5 * 6 / 5 + 3_000, "{took_ms}");
     assert_eq!(passed_by(&fixture), 900);
 }
 
-/// It lacks this one, say, and cannot have it: others are asked before long, for this one alone.
+/// The owner does not have this segment. After a second, others are asked for this one alone.
 #[test]
-fn a_segment_that_its_keeper_does_not_bring_is_asked_of_others_after_a_second() {
-    let mut fixture = with_part();
+fn asks_others_after_a_second() {
+    let mut fixture = with_owner();
     assert_eq!(ask(&mut fixture, 500, 500), B);
     for number in 20..30 {
         fixture.pass_ms(100);
@@ -509,9 +510,9 @@ fn a_segment_that_its_keeper_does_not_bring_is_asked_of_others_after_a_second() 
     assert_eq!(passed_by(&fixture), 1);
 }
 
-/// Asks for a segment every quarter of a second until it comes, and a keeper brings those of even
-/// numbers alone. Returns how often it was asked again; `meanwhile`: after each quarter the keeper
-/// brings one of these.
+/// Requests a segment every quarter of a second until it arrives. The owner answers only even
+/// numbers. Returns the number of retransmissions. After each quarter, the owner also answers one
+/// segment of `meanwhile`.
 fn fetch_even(
     fixture: &mut Fixture,
     number: u32,
@@ -529,21 +530,21 @@ fn fetch_even(
         fixture.pass_ms(251);
         meanwhile(fixture);
     }
-    unreachable!("it is asked of others in the end")
+    unreachable!("other hops are asked in the end")
 }
 
-/// Regression: what a keeper brought made up for all that it did not bring, so that each segment
-/// that it lacked cost a second.
+/// Regression: answered segments compensated for all unanswered ones, so each missing segment cost
+/// a second.
 #[test]
-fn a_keeper_that_leaves_out_every_second_segment_is_waited_for_three_times() {
-    // One segment after the other.
-    let (mut fixture, mut nonce) = (with_part(), 10_000);
+fn waits_three_times_for_partial_owner() {
+    // One segment after another.
+    let (mut fixture, mut nonce) = (with_owner(), 10_000);
     let asked = (20..900).map(|number| fetch_even(&mut fixture, number, &mut nonce, &mut |_| {}));
     let asked: Vec<u32> = asked.collect();
     assert_eq!(asked.iter().filter(|&&asked| asked > 1).count(), 3, "{asked:?}");
 
-    // Others come meanwhile, so that it is never silent.
-    let (mut fixture, mut nonce, mut others) = (with_part(), 10_000, (500..).step_by(2));
+    // Other segments arrive meanwhile, so the owner is never silent.
+    let (mut fixture, mut nonce, mut others) = (with_owner(), 10_000, (500..).step_by(2));
     let mut meanwhile = |fixture: &mut Fixture| {
         let number = others.next().unwrap();
         assert_eq!(ask(fixture, number, number), B);
@@ -553,16 +554,16 @@ fn a_keeper_that_leaves_out_every_second_segment_is_waited_for_three_times() {
     let asked: Vec<u32> = (21..61).step_by(2).map(&mut fetch).collect();
     assert_eq!(asked[..4], [4, 4, 4, 1]);
     assert!(asked[4..].iter().all(|&asked| asked == 1), "{asked:?}");
-    // It is asked first all the same, and what it brings makes up for that.
+    // It is tried first all the same, and its answers compensate for that.
     let brought = (62..500).step_by(2).chain((700..800).step_by(2));
     assert!(brought.map(&mut fetch).all(|asked| asked == 0));
     assert_eq!([601, 603].map(fetch), [4, 1]);
     assert_eq!(passed_by(&fixture), 22);
 }
 
-/// However late one answers, it does not set how long it is waited for.
+/// An owner cannot extend the waiting time by late answers.
 #[test]
-fn a_keeper_that_delays_its_answers_is_waited_for_two_seconds_at_most() {
+fn waits_at_most_two_seconds_for_owner() {
     let mut fixture = fixture(&format!("/part~{}:0-999", B.0));
     for number in 0..20 {
         assert_eq!(ask(&mut fixture, number, number), B);
@@ -576,9 +577,9 @@ fn a_keeper_that_delays_its_answers_is_waited_for_two_seconds_at_most() {
     assert_ne!(ask(&mut fixture, 20, 22), B);
 }
 
-/// One that has just come, or come back, makes up for no more than eight turns.
+/// A new or recovered hop makes up for at most eight turns.
 #[test]
-fn a_new_next_hop_does_not_get_all() {
+fn new_hop_does_not_get_all_turns() {
     let mut fixture = fixture("");
     fixture.route("/f", &[(A, 0), (B, 0)]);
     let mut faces = Vec::new();
@@ -592,9 +593,9 @@ fn a_new_next_hop_does_not_get_all() {
     assert_eq!(counts(&faces[300..]), [31, 30, 39]);
 }
 
-/// Turns are counted for as long as a router runs.
+/// Turns are counted for the whole life of a router.
 #[test]
-fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
+fn turn_counter_wraps() {
     let mut fixture = fixture("");
     ask(&mut fixture, 0, 0);
     for measured in 0..3 {
@@ -606,9 +607,9 @@ fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
     assert!(fixture.router.tables.measurements.find(0).unwrap().strategy_state < 1 << 40);
 }
 
-/// Each shard knows its own turns and what it has under way, and spreads its own segments.
+/// Each shard counts its own turns and Interests in flight, and spreads its own segments.
 #[test]
-fn two_shards_spread_what_one_does() {
+fn two_shards_spread_like_one() {
     let key = HashKey::new([3, 4]);
     let parameters = format!("/weight~{}:2/part~{}:2000-2999", A.0, C.0);
     let mut shards: Vec<Fixture> = (0..2)

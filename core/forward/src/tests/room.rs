@@ -1,13 +1,13 @@
-//! A PIT that is full, mostly for those who fill it.
+//! A full PIT: who loses entries, and who is refused.
 
 use super::*;
 
-/// Faces of strangers begin here.
+/// Faces of other hosts have this number and above.
 const STRANGERS: u64 = 1000;
 const LIFETIME_MS: u64 = 600_000;
 
-/// A router for `entries` pending Interests, with producers that do not answer behind `U` (`/a`)
-/// and `V` (`/silent`).
+/// A router for `entries` pending Interests. The producers behind `U` (`/a`) and `V` (`/silent`) do
+/// not answer.
 fn fixture(entries: usize) -> Fixture {
     let mut fixture =
         Fixture::with_config(RouterConfig { pit_entries_max: entries, ..RouterConfig::default() });
@@ -24,7 +24,8 @@ fn stranger(fixture: &mut Fixture, number: u64, host: u64) -> FaceId {
     face
 }
 
-/// Asks for something new below `prefix` for ten minutes. Returns whether it went upstream.
+/// Sends an Interest for a new name below `prefix`, with a lifetime of ten minutes. Returns whether
+/// it went upstream.
 fn ask(fixture: &mut Fixture, face: FaceId, prefix: &str, number: u32) -> bool {
     let name = alloc::format!("{prefix}/{}/{number}", face.0);
     let ask = Ask { lifetime_ms: LIFETIME_MS, ..Ask::new(&name, number) };
@@ -32,7 +33,7 @@ fn ask(fixture: &mut Fixture, face: FaceId, prefix: &str, number: u32) -> bool {
 }
 
 #[test]
-fn a_face_that_fills_the_pit_gives_way_to_all_others() {
+fn evicts_face_that_fills_the_pit() {
     let mut fixture = fixture(500);
     let heavy = stranger(&mut fixture, 0, 0);
     for number in 0..1000 {
@@ -49,7 +50,7 @@ fn a_face_that_fills_the_pit_gives_way_to_all_others() {
 }
 
 #[test]
-fn a_host_has_one_share_however_many_faces_it_has() {
+fn faces_of_one_host_share_one_quota() {
     let mut fixture = fixture(500);
     for number in 0..500 {
         let face = stranger(&mut fixture, number, 7);
@@ -62,9 +63,9 @@ fn a_host_has_one_share_however_many_faces_it_has() {
     assert!(refused >= 50 - 8, "{refused}");
 }
 
-/// Very many hosts that each ask for little, all below one prefix.
+/// Very many hosts with few Interests each, all below one prefix.
 #[test]
-fn other_prefixes_have_room_when_one_is_flooded_by_many_hosts() {
+fn flood_of_one_prefix_spares_others() {
     let mut fixture = fixture(500);
     for host in 0..500 {
         let face = stranger(&mut fixture, host, host);
@@ -72,26 +73,26 @@ fn other_prefixes_have_room_when_one_is_flooded_by_many_hosts() {
     }
     let another = stranger(&mut fixture, 500, 500);
     assert!((0..50).all(|number| ask(&mut fixture, another, "/a", number)));
-    // Below that prefix newcomers and those who wait there have the same chance.
+    // Below that prefix, new and waiting Interests have the same chance.
     assert!((0..50).any(|number| ask(&mut fixture, another, "/silent", number)));
     for number in 0..50 {
         let name = alloc::format!("/a/{}/{number}", another.0);
-        assert_eq!(fixture.answer(U, data(&name, 0)).len(), 1, "nothing else gave way");
+        assert_eq!(fixture.answer(U, data(&name, 0)).len(), 1, "no other entry was evicted");
     }
 }
 
 #[test]
-fn programs_of_this_host_never_give_way_to_other_hosts() {
+fn local_entries_are_not_evicted_for_remote() {
     let mut fixture = fixture(100);
     assert!((0..100).all(|number| ask(&mut fixture, LOCAL, "/a", number)));
     let stranger = stranger(&mut fixture, 0, 0);
     assert!((0..100).all(|number| !ask(&mut fixture, stranger, "/silent", number)));
-    assert!(ask(&mut fixture, LOCAL2, "/a", 1), "to one another they do");
+    assert!(ask(&mut fixture, LOCAL2, "/a", 1), "local entries are evicted for each other");
     assert!(fixture.router.stats().pit_entries <= 100);
 }
 
 #[test]
-fn those_who_have_as_much_do_not_displace_each_other() {
+fn equal_holders_do_not_evict_each_other() {
     let mut fixture = fixture(400);
     let both = [0, 1].map(|number| stranger(&mut fixture, number, number));
     for number in 0..200 {
@@ -106,7 +107,7 @@ fn those_who_have_as_much_do_not_displace_each_other() {
 }
 
 #[test]
-fn large_interests_are_bounded_by_their_octets() {
+fn large_interests_are_limited_by_bytes() {
     const BYTES_MAX: u64 = 1 << 20;
     let config = RouterConfig { pit_bytes_max: BYTES_MAX, ..RouterConfig::default() };
     let mut fixture = Fixture::with_config(config);
@@ -133,9 +134,9 @@ fn large_interests_are_bounded_by_their_octets() {
     assert!(stats.pit_entries == 0 && stats.pit_bytes < before / 10, "places are kept: {stats:?}");
 }
 
-/// Many small Interests leave a sparse table behind, in which later ones are hard to find.
+/// Many small Interests leave a sparse table behind, in which entries are hard to find.
 #[test]
-fn the_heaviest_is_found_in_a_sparse_table() {
+fn finds_largest_holder_in_sparse_table() {
     let config = RouterConfig { pit_bytes_max: 6 << 20, ..RouterConfig::default() };
     let mut fixture = Fixture::with_config(config);
     fixture.route("/a", &[(U, 0)]);
@@ -160,9 +161,9 @@ fn the_heaviest_is_found_in_a_sparse_table() {
     assert!(fixture.router.stats().displaced > 0);
 }
 
-/// Very many downstreams of an entry that gives way do not get a copy of its Interest each.
+/// Very many downstreams of an evicted entry do not each get a copy of its Interest.
 #[test]
-fn what_gives_way_is_told_to_some_only() {
+fn evicted_entry_sends_limited_nacks() {
     let mut fixture = fixture(1);
     for number in 0..200 {
         let face = stranger(&mut fixture, number, 0);
@@ -173,9 +174,9 @@ fn what_gives_way_is_told_to_some_only() {
     assert_eq!((nacks, out.len()), (32, 33));
 }
 
-/// A retransmission may bring a longer forwarding hint.
+/// A retransmission may have a longer forwarding hint.
 #[test]
-fn interests_do_not_grow_beyond_the_bound_once_they_are_pending() {
+fn pending_interest_cannot_outgrow_limit() {
     const BYTES_MAX: u64 = 100_000;
     let config = RouterConfig { pit_bytes_max: BYTES_MAX, ..RouterConfig::default() };
     let mut fixture = Fixture::with_config(config);
@@ -194,9 +195,9 @@ fn interests_do_not_grow_beyond_the_bound_once_they_are_pending() {
     assert!(stats.pit_bytes > BYTES_MAX - 10_000, "{}", stats.pit_bytes);
 }
 
-/// Each face that joins a pending Interest takes memory, too.
+/// Each face that joins a pending Interest uses memory too.
 #[test]
-fn downstreams_that_join_count_in_octets() {
+fn joining_downstreams_count_as_bytes() {
     let config = RouterConfig { pit_bytes_max: 8192, ..RouterConfig::default() };
     let mut fixture = Fixture::with_config(config);
     fixture.route("/a", &[(U, 0)]);
@@ -209,14 +210,14 @@ fn downstreams_that_join_count_in_octets() {
 }
 
 #[test]
-fn what_closed_faces_have_asked_for_ends() {
+fn entries_of_closed_faces_end() {
     let mut fixture = fixture(10_000);
     let face = stranger(&mut fixture, 0, 0);
     assert!((0..5000).all(|number| ask(&mut fixture, face, "/silent", number)));
     assert!(ask(&mut fixture, LOCAL, "/silent", 1));
     fixture.command(Command::RemoveFace { face });
     for _ in 0..5 {
-        let wakeup = fixture.router.next_wakeup().expect("the search goes on");
+        let wakeup = fixture.router.next_wakeup().expect("the sweep continues");
         fixture.now = fixture.now.max(wakeup);
         fixture.handle(&mut [Input::Wakeup]);
     }
@@ -224,7 +225,7 @@ fn what_closed_faces_have_asked_for_ends() {
 }
 
 #[test]
-fn interests_of_other_hosts_wait_no_longer_than_they_may() {
+fn remote_lifetime_is_capped() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     for (face, name) in [(V, "/a/1"), (LOCAL, "/a/2")] {

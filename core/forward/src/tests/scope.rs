@@ -27,11 +27,11 @@ fn localhop_goes_one_hop() {
     let out = fixture.ask(LOCAL, &Ask::new("/localhop/x/1", 1));
     assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
     let out = fixture.ask(U, &Ask::new("/localhop/x/2", 2));
-    assert_eq!(sent(&out), vec![(LOCAL2, PacketKind::Interest)], "not on to a third host");
+    assert_eq!(sent(&out), vec![(LOCAL2, PacketKind::Interest)], "not to a third host");
 }
 
 #[test]
-fn nothing_goes_back_where_it_came_from_but_on_radio() {
+fn only_ad_hoc_faces_return_packets() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     fixture.route("/r", &[(RADIO, 0)]);
@@ -44,7 +44,7 @@ fn nothing_goes_back_where_it_came_from_but_on_radio() {
 }
 
 #[test]
-fn events_that_nobody_waits_for_are_no_drops() {
+fn notifications_without_interest_are_no_drops() {
     let mut fixture = Fixture::new();
     assert!(
         fixture
@@ -56,9 +56,9 @@ fn events_that_nobody_waits_for_are_no_drops() {
     assert_eq!(fixture.drops(DropReason::Unsolicited), 1);
 }
 
-/// What the store has takes the same way out as what comes from a face.
+/// Data from the store respects the scope as Data from a face does.
 #[test]
-fn answers_from_the_store_keep_to_the_scope() {
+fn store_answers_respect_scope() {
     for (to, expected) in [(LOCAL, 1), (U, 0)] {
         let mut fixture = Fixture::new();
         let (header, interest) = (LpHeader::default(), Ask::new("/localhost/app", 1).wire().into());

@@ -1,4 +1,4 @@
-//! One shard and several, batches of any size, and stages one by one give the same result.
+//! One shard, several shards, batches of any size, and single stages give the same result.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -17,9 +17,9 @@ use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, Un
 
 const KEY: HashKey = HashKey::new([3, 4]);
 
-/// What may happen to a router: names, faces and times are few, so that packets meet.
+/// An input for a router. There are few names, faces and times, so that packets meet.
 #[derive(Clone, Debug)]
-enum Happening {
+enum InputEvent {
     Interest { face: u64, name: usize, kind: Kind, fresh: bool, nonce: u32, token: u8 },
     Data { face: u64, name: usize, freshness_ms: u64, token: Return },
     Route { prefix: usize, hops: u8 },
@@ -32,7 +32,7 @@ enum Happening {
 enum Kind {
     Exact,
     Prefix,
-    /// Ends in the digest of Data of this freshness.
+    /// A name that ends in the digest of Data with this freshness.
     Digest(u64),
 }
 
@@ -40,13 +40,13 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 enum Return {
     Nothing,
-    /// That of the last Interest for its very name.
+    /// The token of the last Interest with exactly this name.
     Right,
-    /// That of the last Interest for whatever.
+    /// The token of the last Interest, with any name.
     Wrong,
 }
 
-fn happening(names: usize) -> impl Strategy<Value = Happening> {
+fn event(names: usize) -> impl Strategy<Value = InputEvent> {
     let kind = prop_oneof![
         4 => Just(Kind::Exact),
         4 => Just(Kind::Prefix),
@@ -56,25 +56,25 @@ fn happening(names: usize) -> impl Strategy<Value = Happening> {
     let interest = (256..260_u64, 0..names, kind, any::<bool>(), 0..50_u32, 0..3_u8);
     prop_oneof![
         12 => interest.prop_map(|(face, name, kind, fresh, nonce, token)| {
-            Happening::Interest { face, name, kind, fresh, nonce, token }
+            InputEvent::Interest { face, name, kind, fresh, nonce, token }
         }),
         10 => (256..260_u64, 0..names, 0..3_u64, token).prop_map(
-            |(face, name, freshness, token)| Happening::Data {
+            |(face, name, freshness, token)| InputEvent::Data {
                 face,
                 name,
                 freshness_ms: freshness * 40,
                 token,
             }
         ),
-        1 => (0..names, 0..4_u8).prop_map(|(prefix, hops)| Happening::Route { prefix, hops }),
-        1 => (0..names, 0..3_usize).prop_map(|(prefix, limit)| Happening::Erase { prefix, limit }),
-        3 => Just(Happening::Disks),
-        2 => (0..60_u64).prop_map(|ms| Happening::Pass { ms }),
-        1 => (0..5000_u64).prop_map(|ms| Happening::Pass { ms }),
+        1 => (0..names, 0..4_u8).prop_map(|(prefix, hops)| InputEvent::Route { prefix, hops }),
+        1 => (0..names, 0..3_usize).prop_map(|(prefix, limit)| InputEvent::Erase { prefix, limit }),
+        3 => Just(InputEvent::Disks),
+        2 => (0..60_u64).prop_map(|ms| InputEvent::Pass { ms }),
+        1 => (0..5000_u64).prop_map(|ms| InputEvent::Pass { ms }),
     ]
 }
 
-/// Objects whose segments are in several ranges, versions, and names of all lengths.
+/// Objects with segments in several ranges, versions, and names of all lengths.
 const NAMES: [&str; 18] = [
     "/a",
     "/a/v=1",
@@ -96,7 +96,8 @@ const NAMES: [&str; 18] = [
     "/localhost/x/y",
 ];
 
-/// Each prefix has Data of one name below it: among Data on disks each shard chooses by itself.
+/// Each prefix has Data of one name below it, because each shard chooses on its own among Data on
+/// disks.
 const FEW_NAMES: [&str; 9] =
     ["/a", "/a/x", "/b", "/b/x", "/b/x/y", "/c/seg=1", "/d/e/seg=70", "/d/e", "/e/f"];
 const FEW_DATA: [&str; 5] = ["/a/x", "/b/x/y", "/c/seg=1", "/d/e/seg=70", "/e/f"];
@@ -163,7 +164,7 @@ fn routes(fixture: &mut Fixture) {
     fixture.strategy("/b", "/localhost/nfd/strategy/multicast");
 }
 
-/// A packet that left, without the token that Interests of several shards bear.
+/// A packet that left, without the token of Interests of several shards.
 type Left = (FaceId, u8, Option<u64>, Vec<u8>, Vec<u8>);
 
 fn left(packet: &OutPacket) -> Left {
@@ -175,15 +176,15 @@ fn left(packet: &OutPacket) -> Left {
     (packet.face, kind(packet) as u8, reason, token, packet.packet.to_vec())
 }
 
-/// All shards of a router, with what is between them.
+/// All shards of a router, with the messages between them.
 struct Cluster {
     shards: Vec<Fixture>,
     disks: Vec<Vec<u8>>,
     ops: VecDeque<(usize, DiskOp)>,
     messages: VecDeque<(usize, usize, ShardMessage)>,
-    /// What has left since it was last looked at.
+    /// Packets that have left since the last check.
     left: Vec<OutPacket>,
-    /// Names and tokens of Interests that have left.
+    /// Names and tokens of Interests that left.
     asked: Vec<(Name, PitToken)>,
     erased: Vec<usize>,
     mode: Mode,
@@ -208,7 +209,7 @@ impl Cluster {
         cluster
     }
 
-    /// Without best-route, which learns shard by shard what next hops are silent.
+    /// Without best-route, in which each shard learns on its own which hops are silent.
     fn of_multicast(count: u16, mode: Mode) -> Self {
         let mut cluster = Self::new(count, mode);
         let multicast = "/localhost/nfd/strategy/multicast";
@@ -220,7 +221,7 @@ impl Cluster {
         self.shards.len() as u16
     }
 
-    /// What a shard leaves is taken from it.
+    /// Takes the output of a shard.
     fn collect(&mut self, shard: usize) {
         let out = core::mem::take(&mut self.shards[shard].out);
         for packet in &out.packets {
@@ -271,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// The disks do all that they are to do, or all but the reads for Interests.
+    /// Runs all disk operations, or all except the reads for Interests.
     fn work(&mut self, with_reads: bool) {
         self.deliver_all();
         let is_due = |op: &DiskOp| with_reads || !matches!(op.kind, DiskOpKind::ReadRecord { .. });
@@ -283,9 +284,9 @@ impl Cluster {
         }
     }
 
-    fn packet(&self, happening: &Happening) -> Option<(FaceId, LpHeader, Vec<u8>)> {
-        match *happening {
-            Happening::Interest { face, name, kind, fresh, nonce, token } => {
+    fn packet(&self, event: &InputEvent) -> Option<(FaceId, LpHeader, Vec<u8>)> {
+        match *event {
+            InputEvent::Interest { face, name, kind, fresh, nonce, token } => {
                 let mut ask = Ask::new(self.mode.name(name), nonce);
                 if let Kind::Digest(freshness) = kind {
                     let wire = data(self.mode.name(name), freshness * 40);
@@ -297,7 +298,7 @@ impl Cluster {
                 let header = if token == 0 { LpHeader::default() } else { super::token(&[token]) };
                 Some((FaceId(face), header, ask.wire()))
             }
-            Happening::Data { face, name, freshness_ms, token } => {
+            InputEvent::Data { face, name, freshness_ms, token } => {
                 let uri = self.mode.data_name(name);
                 let name: Name = uri.parse().unwrap();
                 let mut asked = self.asked.iter().rev();
@@ -314,14 +315,14 @@ impl Cluster {
         }
     }
 
-    /// Messages are left to the caller.
-    fn begin(&mut self, happening: &Happening) {
-        if let Some((face, header, wire)) = self.packet(happening) {
+    /// The caller delivers the messages.
+    fn begin(&mut self, event: &InputEvent) {
+        if let Some((face, header, wire)) = self.packet(event) {
             let shard = shard_of_packet(&KEY, &header, &wire, self.count()).unwrap();
             self.give(usize::from(shard), Input::Packet { face, header, packet: wire.into() });
         }
-        match *happening {
-            Happening::Route { prefix, hops } => {
+        match *event {
+            InputEvent::Route { prefix, hops } => {
                 let prefix: Name = self.mode.name(prefix).parse().unwrap();
                 let hops: Vec<NextHop> = [(U, 1), (V, 2)]
                     .into_iter()
@@ -333,21 +334,22 @@ impl Cluster {
                     next_hops: hops.clone(),
                 });
             }
-            Happening::Disks => self.work(true),
-            Happening::Pass { ms } => {
-                // A shard waits for its own disk as long as that takes, for another's 4 s.
+            InputEvent::Disks => self.work(true),
+            InputEvent::Pass { ms } => {
+                // A shard waits for its own disk without limit, and for that of another shard for 4
+                // s.
                 if ms >= 60 {
                     self.work(true);
                 }
                 self.pass_ms(ms);
             }
-            Happening::Erase { prefix, limit } => self.erase(prefix, limit),
-            Happening::Interest { .. } | Happening::Data { .. } => {}
+            InputEvent::Erase { prefix, limit } => self.erase(prefix, limit),
+            InputEvent::Interest { .. } | InputEvent::Data { .. } => {}
         }
     }
 
-    /// Shard by shard until the limit is reached, as the runtime does; then all that is left: what
-    /// goes first is not the same in every layout.
+    /// Erases shard by shard until the limit is reached, as the runtime does, then all the rest.
+    /// What is erased first depends on the layout.
     fn erase(&mut self, prefix: usize, limit: usize) {
         let prefix: Name = self.mode.name(prefix).parse().unwrap();
         let mut counts = Vec::new();
@@ -357,7 +359,7 @@ impl Cluster {
                 let (prefix, limit) = (prefix.clone(), limit - erased);
                 let command = Command::EraseStore { transaction: 0, prefix, limit };
                 self.give(shard, Input::Command(command));
-                erased += self.erased.pop().expect("it is answered at once");
+                erased += self.erased.pop().expect("the erase is answered at once");
             }
             counts.push(erased);
         }
@@ -371,12 +373,11 @@ impl Cluster {
     }
 }
 
-/// Runs the happenings over `count` shards and returns what left after each, and what was counted:
-/// erased, and some of the statistics.
-fn run(count: u16, mode: Mode, happenings: &[Happening]) -> (Vec<Vec<Left>>, Vec<usize>) {
+/// Runs the events on `count` shards. Returns the packets that left after each, and some counters.
+fn run(count: u16, mode: Mode, events: &[InputEvent]) -> (Vec<Vec<Left>>, Vec<usize>) {
     let mut cluster = Cluster::of_multicast(count, mode);
-    let all = happenings.iter().map(|happening| {
-        cluster.begin(happening);
+    let all = events.iter().map(|event| {
+        cluster.begin(event);
         cluster.pass_ms(0);
         cluster.work(false);
         cluster.take_left()
@@ -421,29 +422,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn shards_do_together_what_one_does(
-        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
+    fn several_shards_behave_like_one(
+        events in proptest::collection::vec(event(NAMES.len()), 1..100),
         count in 2..5_u16,
         mode in mode(),
     ) {
-        let (one, one_erased) = run(1, mode, &happenings);
-        let (all, all_erased) = run(count, mode, &happenings);
-        for (at, happening) in happenings.iter().enumerate() {
-            prop_assert_eq!(&one[at], &all[at], "number {}: {:?}", at, happening);
+        let (one, one_erased) = run(1, mode, &events);
+        let (all, all_erased) = run(count, mode, &events);
+        for (at, event) in events.iter().enumerate() {
+            prop_assert_eq!(&one[at], &all[at], "number {}: {:?}", at, event);
         }
         prop_assert_eq!(one_erased, all_erased);
     }
 
-    /// Messages that are late, or lost, hold no Interest up for longer than the time-out.
+    /// Late or lost messages delay no Interest beyond the timeout.
     #[test]
-    fn no_interest_gets_stuck_between_shards(
-        happenings in
-            proptest::collection::vec((happening(NAMES.len()), 0..5_usize, 0..9_u8), 1..100),
+    fn lost_messages_do_not_block_interests(
+        events in
+            proptest::collection::vec((event(NAMES.len()), 0..5_usize, 0..9_u8), 1..100),
         count in 2..5_u16,
     ) {
         let mut cluster = Cluster::new(count, IN_MEMORY);
-        for (happening, delivered, luck) in &happenings {
-            cluster.begin(happening);
+        for (event, delivered, luck) in &events {
+            cluster.begin(event);
             for _ in 0..*delivered {
                 cluster.deliver(0);
             }
@@ -467,13 +468,13 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_does_what_its_packets_do_one_by_one(
-        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
+    fn batches_behave_like_single_packets(
+        events in proptest::collection::vec(event(NAMES.len()), 1..100),
     ) {
         let mut single = Cluster::new(1, IN_MEMORY);
         let mut batched = Cluster::new(1, IN_MEMORY);
         let packets = |cluster: &Cluster| -> Vec<Input> {
-            let packets = happenings.iter().filter_map(|happening| cluster.packet(happening));
+            let packets = events.iter().filter_map(|event| cluster.packet(event));
             packets
                 .map(|(face, header, wire)| Input::Packet { face, header, packet: wire.into() })
                 .collect()
@@ -490,22 +491,22 @@ proptest! {
     }
 
     #[test]
-    fn stages_one_after_the_other_do_what_the_path_does(
-        happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
+    fn stages_behave_like_the_whole_path(
+        events in proptest::collection::vec(event(NAMES.len()), 1..100),
     ) {
         let mut staged = Cluster::of_multicast(1, IN_MEMORY);
         let mut all = Vec::new();
-        for happening in &happenings {
-            match (happening, staged.packet(happening)) {
-                (Happening::Interest { .. }, Some((face, header, wire))) => {
+        for event in &events {
+            match (event, staged.packet(event)) {
+                (InputEvent::Interest { .. }, Some((face, header, wire))) => {
                     walk_stages(&mut staged.shards[0], face, &header, &wire.into());
                     staged.collect(0);
                 }
-                _ => staged.begin(happening),
+                _ => staged.begin(event),
             }
             all.push(staged.take_left());
         }
-        prop_assert_eq!(all, run(1, IN_MEMORY, &happenings).0);
+        prop_assert_eq!(all, run(1, IN_MEMORY, &events).0);
     }
 }
 
@@ -517,11 +518,11 @@ fn walk_stages(fixture: &mut Fixture, face: FaceId, header: &LpHeader, packet: &
     }
 }
 
-/// While an Interest waits for the FIB, the Data may come or its time may be over.
+/// While an Interest waits for the FIB, its Data may arrive, or it may expire.
 #[test]
-fn an_interest_that_is_answered_between_stages_goes_nowhere() {
+fn answered_interest_is_not_forwarded() {
     for (data_comes, expected) in [(true, 1), (false, 0)] {
-        // The Data of an Interest that has not been sent can only come from elsewhere.
+        // Data for an Interest that was not sent can only come from another face.
         let mode = Mode { data_source: DataSource::Any, ..IN_MEMORY };
         let mut fixture = Fixture::with_config(config(0, 1, mode));
         routes(&mut fixture);
@@ -544,7 +545,7 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
     }
 }
 
-/// A name whose home is not the shard that Data of another name goes to.
+/// A prefix whose home is not the shard of the other name.
 fn apart(prefix: &str, below: &str, count: u16) -> (Ask, String) {
     let shard = |wire: &[u8]| shard_of_packet(&KEY, &LpHeader::default(), wire, count).unwrap();
     let ask = Ask::new(prefix, 1).prefix();
@@ -554,23 +555,24 @@ fn apart(prefix: &str, below: &str, count: u16) -> (Ask, String) {
     (ask, names.find(is_elsewhere).expect("names are spread"))
 }
 
-/// Two Interests of one face for the same Data each get it when they have tokens of their own, and
-/// share it when they have none.
+/// Two Interests of one face for the same Data each get it if their tokens differ, and once if they
+/// have none.
 #[test]
-fn data_goes_once_to_each_face_and_token() {
+fn data_is_sent_once_per_face_and_token() {
     for count in 1..4 {
         for (tokens, expected) in [([1, 2], 2), ([1, 1], 1), ([0, 0], 1)] {
             let mut cluster = Cluster::new(count, IN_MEMORY);
             for (uri, token) in [("/a", tokens[0]), ("/a/v=1", tokens[1])] {
                 let name = NAMES.iter().position(|name| *name == uri).unwrap();
                 let (kind, nonce) = (Kind::Prefix, u32::from(token) + name as u32);
-                let ask = Happening::Interest { face: 256, name, kind, fresh: false, nonce, token };
+                let ask =
+                    InputEvent::Interest { face: 256, name, kind, fresh: false, nonce, token };
                 cluster.begin(&ask);
                 cluster.deliver_all();
             }
             cluster.take_left();
             let data =
-                Happening::Data { face: 258, name: 4, freshness_ms: 0, token: Return::Wrong };
+                InputEvent::Data { face: 258, name: 4, freshness_ms: 0, token: Return::Wrong };
             cluster.begin(&data);
             cluster.deliver_all();
             assert_eq!(cluster.take_left().len(), expected, "{count} shards, {tokens:?}");
@@ -578,9 +580,9 @@ fn data_goes_once_to_each_face_and_token() {
     }
 }
 
-/// When a home has not heard of all others in time, the Interest goes on.
+/// When other shards do not reply in time, the Interest continues.
 #[test]
-fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
+fn continues_without_silent_shard() {
     let mut cluster = Cluster::new(2, IN_MEMORY);
     let (ask, below) = apart("/a", "x", 2);
     let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());
@@ -593,7 +595,7 @@ fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
     let left = cluster.take_left();
     assert_eq!((left.len(), left[0].0), (1, U));
     assert_eq!(cluster.shards[home].router.stats().shard_timeouts, 1);
-    // The retransmission has the other shard watch after all.
+    // With the retransmission, the other shard watches after all.
     cluster.pass_ms(20);
     cluster.give(home, arrival(LOCAL, Ask { nonce: Some(9), ..ask }.wire()));
     cluster.deliver_all();
@@ -604,8 +606,8 @@ fn an_interest_does_not_wait_for_a_shard_that_is_silent() {
     assert_eq!((left.len(), left[0].0), (1, LOCAL));
 }
 
-/// A cluster of two shards; the one that is not the home of the Interest with CanBePrefix for
-/// `prefix`, which is returned with its home, has Data below it.
+/// A cluster of two shards with an Interest with CanBePrefix for `prefix` and its home. The other
+/// shard has Data below `prefix`.
 fn with_data_elsewhere(prefix: &str) -> (Cluster, Ask, usize) {
     let mode = Mode { unsolicited: UnsolicitedPolicy::AdmitLocal, ..IN_MEMORY };
     let mut cluster = Cluster::new(2, mode);
@@ -619,9 +621,10 @@ fn arrival(face: FaceId, wire: Vec<u8>) -> Input {
     Input::Packet { face, header: LpHeader::default(), packet: wire.into() }
 }
 
-/// While an Interest waits for other shards, its face may become one that leads off this host.
+/// While an Interest waits for other shards, its face may be replaced by one that leads to another
+/// host.
 #[test]
-fn answers_from_other_shards_keep_to_the_scope() {
+fn other_shards_answers_respect_scope() {
     for (scope, expected) in [(FaceScope::Local, 1), (FaceScope::NonLocal, 0)] {
         let (mut cluster, ask, home) = with_data_elsewhere("/localhost");
         cluster.give(home, arrival(LOCAL, ask.wire()));
@@ -633,10 +636,9 @@ fn answers_from_other_shards_keep_to_the_scope() {
     }
 }
 
-/// An Interest that went upstream while other shards were asked may come back in a loop, as any
-/// other may.
+/// An Interest that went upstream while other shards were asked may return in a loop.
 #[test]
-fn nonces_of_what_another_shard_answers_are_dead() {
+fn answered_nonces_become_dead() {
     let (mut cluster, ask, home) = with_data_elsewhere("/a");
     cluster.give(home, arrival(LOCAL, ask.wire()));
     cluster.pass_ms(20);
@@ -651,11 +653,10 @@ fn nonces_of_what_another_shard_answers_are_dead() {
     assert_eq!(cluster.take_left()[0].2, Some(NackReason::Duplicate.code()));
 }
 
-/// A forger that closes at once: the home of the prefix no longer knows the face when it is offered
-/// the
-/// Data.
+/// An attacker closes its face at once. The home of the prefix no longer knows the face when the
+/// Data is offered.
 #[test]
-fn data_of_a_face_that_is_gone_satisfies_no_prefix() {
+fn data_of_closed_face_is_refused() {
     let mut cluster = Cluster::new(2, IN_MEMORY);
     let (ask, below) = apart("/a", "x", 2);
     let home = usize::from(shard_of_packet(&KEY, &LpHeader::default(), &ask.wire(), 2).unwrap());

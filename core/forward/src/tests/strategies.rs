@@ -5,7 +5,7 @@ use super::*;
 const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
 
 #[test]
-fn the_longest_prefix_and_the_cheapest_hop_win() {
+fn longest_prefix_and_cheapest_hop_win() {
     let mut fixture = Fixture::new();
     fixture.route("/", &[(RADIO, 0)]);
     fixture.route("/a", &[(U, 5), (V, 2)]);
@@ -23,7 +23,7 @@ fn the_longest_prefix_and_the_cheapest_hop_win() {
 }
 
 #[test]
-fn no_route_is_told_and_leaves_nothing() {
+fn no_route_sends_nack_and_leaves_no_entry() {
     let mut fixture = Fixture::new();
     let out = fixture.ask(LOCAL, &Ask::new("/a", 1));
     assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
@@ -32,7 +32,7 @@ fn no_route_is_told_and_leaves_nothing() {
 }
 
 #[test]
-fn retransmissions_are_held_back_then_try_the_next_hop() {
+fn retransmissions_are_suppressed_then_try_next_hop() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     let ask = |fixture: &mut Fixture, nonce| sent(&fixture.ask(LOCAL, &Ask::new("/a", nonce)));
@@ -80,9 +80,9 @@ fn nacks_come_down_when_all_upstreams_refused() {
 }
 
 /// Regression (seed 271 of the random networks): a downstream whose Interest had expired, while
-/// another's kept the entry, got the Nack of an Interest that it had forgotten.
+/// another kept the entry alive, got a Nack.
 #[test]
-fn a_nack_does_not_go_to_whom_it_comes_too_late_for() {
+fn expired_downstream_gets_no_nack() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     let asked = fixture.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
@@ -94,20 +94,20 @@ fn a_nack_does_not_go_to_whom_it_comes_too_late_for() {
 }
 
 #[test]
-fn a_nack_goes_to_the_upstream_that_waits_on_us() {
+fn nack_goes_to_upstream_that_is_downstream() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     let first = fixture.ask(V, &Ask::new("/a", 1)).remove(0).packet;
     fixture.pass_ms(11);
-    // U asks too: its Interest can only go to V, which waits on us itself.
+    // U sends an Interest too. It can only go to V, which itself waits for us.
     assert_eq!(sent(&fixture.ask(U, &Ask::new("/a", 2))), vec![(V, PacketKind::Interest)]);
     let out = fixture.nack(U, NackReason::NoRoute, &first);
     assert_eq!(sent(&out), vec![(V, PacketKind::Nack)]);
 }
 
-/// The cheaper next hop is dead: it costs one wait, not one for each Interest.
+/// The cheaper next hop is dead. It costs one wait, and not one for each Interest.
 #[test]
-fn best_route_leaves_a_silent_next_hop_and_tries_it_again_later() {
+fn best_route_skips_and_retries_silent_hop() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     let ask = |fixture: &mut Fixture, n: u32| {
@@ -127,13 +127,13 @@ fn best_route_leaves_a_silent_next_hop_and_tries_it_again_later() {
     fixture.pass_ms(600);
     assert_eq!(ask(&mut fixture, 50), vec![(U, PacketKind::Interest)], "tried again");
     assert_eq!(ask(&mut fixture, 51), vec![(V, PacketKind::Interest)], "by one Interest");
-    // It lives again.
+    // It is up again.
     assert_eq!(fixture.answer(U, data("/a/50", 0)).len(), 1);
     assert_eq!(ask(&mut fixture, 52), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
-fn best_route_asks_the_next_where_one_refuses() {
+fn best_route_tries_next_hop_after_nack() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     for n in 1..=3 {
@@ -145,7 +145,7 @@ fn best_route_asks_the_next_where_one_refuses() {
         assert_eq!(sent(&nacks), vec![(LOCAL, PacketKind::Nack)]);
         assert_eq!(nacks[0].header.incoming_face, Some(V.0), "it came from there");
     }
-    // What both refuse does not exist: no next hop is worse for it. What one of them has is.
+    // Data that both refuse does not exist, so no hop is marked down for it.
     for n in 4..=9 {
         let asked = fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
         let (first, is_first) = (asked.face, n < 6);
@@ -158,10 +158,10 @@ fn best_route_asks_the_next_where_one_refuses() {
     }
 }
 
-/// Interests that are under way when a next hop dies go to the next one, one that two consumers
-/// wait for too, and a short outage does not cost the next hop a minute.
+/// Interests in flight when a next hop dies go to the next one, even if two consumers wait. A short
+/// outage does not exclude the hop for a minute.
 #[test]
-fn best_route_moves_what_is_under_way() {
+fn best_route_moves_interests_in_flight() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     let name = |n: u32| alloc::format!("/a/{n}");
@@ -174,8 +174,11 @@ fn best_route_moves_what_is_under_way() {
         assert_eq!(fixture.ask(LOCAL, &Ask::new(&name(n), n))[0].face, U);
         fixture.pass_ms(1);
     }
-    assert!(fixture.ask(LOCAL2, &Ask::new(&name(109), 999)).is_empty(), "it waits with the other");
-    assert_eq!(fixture.answer(U, data(&name(100), 0)).len(), 1, "and then it dies");
+    assert!(
+        fixture.ask(LOCAL2, &Ask::new(&name(109), 999)).is_empty(),
+        "it joins the other Interest"
+    );
+    assert_eq!(fixture.answer(U, data(&name(100), 0)).len(), 1, "then the hop dies");
     let mut moved = Vec::new();
     for _ in 0..1500 {
         fixture.pass_ms(1);
@@ -191,9 +194,9 @@ fn best_route_moves_what_is_under_way() {
     assert_eq!(fixture.ask(LOCAL, &Ask::new(&name(201), 201))[0].face, U, "it lives again");
 }
 
-/// A next hop that answers other Interests is not silent.
+/// A next hop that answers other Interests is up.
 #[test]
-fn best_route_keeps_to_a_next_hop_that_leaves_one_interest_out() {
+fn best_route_keeps_hop_after_one_loss() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0), (V, 1)]);
     let ask = |fixture: &mut Fixture, n: u32| {
@@ -208,13 +211,17 @@ fn best_route_keeps_to_a_next_hop_that_leaves_one_interest_out() {
 }
 
 #[test]
-fn multicast_asks_everyone_and_newcomers() {
+fn multicast_sends_to_all_and_new_hops() {
     let mut fixture = Fixture::new();
     fixture.strategy("/m", MULTICAST);
     fixture.route("/m", &[(U, 3)]);
     assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/m/1", 1))), vec![(U, PacketKind::Interest)]);
     fixture.route("/m", &[(U, 3), (V, 9), (LOCAL, 0)]);
-    assert_eq!(sent(&fixture.take()), vec![(V, PacketKind::Interest)], "V learns of what waits");
+    assert_eq!(
+        sent(&fixture.take()),
+        vec![(V, PacketKind::Interest)],
+        "V receives the pending Interest"
+    );
     let out = fixture.ask(LOCAL, &Ask::new("/m/2", 2));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (V, PacketKind::Interest)]);
     assert!(fixture.ask(LOCAL2, &Ask::new("/m/2", 3)).iter().all(|packet| packet.face == LOCAL));
@@ -231,7 +238,7 @@ fn names_choose_strategies_with_versions_and_parameters() {
     let tuned = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~20";
     assert_eq!(parse(tuned).unwrap().name().to_string(), tuned);
     let both = "/localhost/nfd/strategy/multicast/v=5/retx-suppression-initial~300/retx-suppression-max~500";
-    assert!(parse(both).is_ok(), "the larger beginning comes before the larger end");
+    assert!(parse(both).is_ok(), "the initial value precedes the larger maximum");
     for bad in
         ["retx-suppression-initial~x", "colour~3", "retx-suppression-multiplier~0", "part~1:0-1"]
     {
@@ -244,7 +251,7 @@ fn names_choose_strategies_with_versions_and_parameters() {
 use alloc::string::ToString;
 
 #[test]
-fn lowest_rtt_uses_what_answers_soonest_and_leaves_what_fails() {
+fn lowest_rtt_uses_fastest_hop() {
     let mut fixture = Fixture::new();
     fixture.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
     fixture.route("/r", &[(U, 0), (V, 1)]);
@@ -265,7 +272,7 @@ fn lowest_rtt_uses_what_answers_soonest_and_leaves_what_fails() {
     assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/r/6", 1))), vec![(V, PacketKind::Interest)]);
 }
 
-/// A probe is one Interest, not all that leave until the next Data comes.
+/// A probe is one Interest, not all Interests until the next Data.
 #[test]
 fn lowest_rtt_probes_with_single_interests() {
     let mut fixture = Fixture::new();
@@ -282,7 +289,7 @@ fn lowest_rtt_probes_with_single_interests() {
         let out = fixture.ask(LOCAL, &Ask::new(&name, 1));
         assert_eq!(out[0].face, U);
         to_second += out.len() - 1;
-        // Data comes in bursts.
+        // Data arrives in bursts.
         if number % 200 == 126 {
             (0..=number).rev().take(100).for_each(|number| {
                 fixture.answer(U, data(&alloc::format!("/r/{number}"), 0));
@@ -293,7 +300,7 @@ fn lowest_rtt_probes_with_single_interests() {
 }
 
 #[test]
-fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
+fn measurements_end_with_last_flight() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);
     let of = |fixture: &Fixture, index| {
@@ -306,7 +313,7 @@ fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
     fixture.pass_ms(20);
     fixture.answer(U, data("/a/1", 0));
     assert_eq!(of(&fixture, 0), Some((1, 1, Some(20 * NS_PER_MS))));
-    // The route goes while an Interest is under way.
+    // The route is removed while an Interest is in flight.
     fixture.route("/a", &[]);
     assert_eq!(of(&fixture, 0).unwrap().0, 1);
     fixture.answer(U, data("/a/2", 0));

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remembers_the_latest_and_is_bounded() {
+    fn remembers_latest_sequences() {
         let mut seen = Duplicates::default();
         let now = Instant::from_ns(1);
         let count = 3 * SLOTS_MAX as u64;
@@ -103,7 +103,7 @@ mod tests {
 
     /// Two frames of an attacker, and few frames of a peer that has restarted with other numbers.
     #[test]
-    fn grows_by_what_came_and_not_by_what_the_numbers_are() {
+    fn grows_with_count_not_with_numbers() {
         let mut seen = Duplicates::default();
         let now = Instant::from_ns(1);
         for round in 0..10_000 {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_in_time() {
+    fn forgets_after_frame_lifetime() {
         let mut seen = Duplicates::default();
         let at = Instant::from_ns;
         assert!(!seen.is_duplicate(at(5), 7));

@@ -1,4 +1,4 @@
-//! What a router may take back from a face when all faces together hold too much.
+//! What a router may drop from a face when all faces together use too much memory.
 
 use std::vec::Vec;
 
@@ -8,7 +8,7 @@ use weir_wire::lp::LpHeader;
 use super::{START, data, fragment, interest, pool, whole};
 use crate::{Link, LinkConfig, LinkDrop, Received};
 
-/// Packets of `count` numbered Interests in a queue.
+/// Queues the packets of `count` numbered Interests.
 fn queue(link: &mut Link, count: usize) {
     for _ in 0..count {
         link.enqueue(START, LpHeader::default(), interest()).unwrap();
@@ -16,7 +16,7 @@ fn queue(link: &mut Link, count: usize) {
 }
 
 #[test]
-fn the_newest_frames_give_way_and_the_oldest_stays() {
+fn newest_frames_are_dropped_first() {
     let mut link = Link::new(LinkConfig::stream());
     queue(&mut link, 1);
     let one = link.egress_memory_bytes();
@@ -37,7 +37,7 @@ fn the_newest_frames_give_way_and_the_oldest_stays() {
 }
 
 #[test]
-fn a_queued_packet_keeps_no_block_much_larger_than_itself() {
+fn queued_packet_keeps_no_large_block() {
     let mut link = Link::new(LinkConfig::stream());
     let mut pool = pool();
     let mut chunk = pool.alloc(120_000);
@@ -57,7 +57,7 @@ fn a_queued_packet_keeps_no_block_much_larger_than_itself() {
 }
 
 #[test]
-fn the_router_may_give_up_any_partial_packet() {
+fn router_may_drop_any_partial_packet() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let mut pool = pool();
     let at = |message: u64| START.plus_ns(message);
@@ -72,16 +72,16 @@ fn the_router_may_give_up_any_partial_packet() {
     link.discard_partial(10);
     assert_eq!(link.counters().drops[LinkDrop::ReassemblyFull], 1);
     let received = link.receive(at(9), fragment(11, 1, 2, b"b"), &mut pool);
-    assert!(matches!(received, Received::Partial), "its first fragment is gone");
+    assert!(matches!(received, Received::Partial), "its first fragment was dropped");
     whole(link.receive(at(9), fragment(21, 1, 2, b"b"), &mut pool));
     link.discard_partial(30);
     link.discard_partial(10);
     assert_eq!(link.partial_bytes(), 0);
 }
 
-/// Lists of early fragments grow to 400 places, and a face may have 256 packets under way.
+/// Lists of early fragments grow to 400 elements, and a face may have 256 packets in reassembly.
 #[test]
-fn what_reassembly_keeps_for_use_again_is_small() {
+fn reassembly_keeps_little_spare_memory() {
     let mut link = Link::new(LinkConfig::datagram(8800));
     let mut pool = pool();
     let charge = |link: &mut Link, pool: &mut Pool| {
@@ -91,7 +91,7 @@ fn what_reassembly_keeps_for_use_again_is_small() {
         link.partial_bytes()
     };
     let bytes = charge(&mut link, &mut pool);
-    // The list itself is charged, not the blocks alone.
+    // The list itself is charged too, not only the blocks.
     assert!(bytes > 399 * (Pool::footprint(1) + 2 * size_of::<(u32, Packet)>()), "{bytes}");
     link.discard_partial(0);
     link.shrink();

@@ -8,7 +8,7 @@ use weir_wire::CongestionMark;
 use super::*;
 use crate::{Marker, MarkerKind, MarkerOptions, QueueArrival};
 
-/// Marks every Data, as a policy of another crate.
+/// Marks every Data packet; a policy of another crate.
 #[derive(Debug)]
 struct Every;
 
@@ -31,7 +31,7 @@ impl Marker for Every {
 const EVERY: MarkerKind = MarkerKind { name: "every", read: |_| Ok(Arc::new(Every)) };
 
 #[test]
-fn marks_are_set_by_the_queue_and_the_sockets_backlog() {
+fn marks_follow_queue_and_socket_backlog() {
     let mut link = Link::new(LinkConfig::stream());
     let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
     let marked = |link: &mut Link, now| {
@@ -50,10 +50,10 @@ fn marks_are_set_by_the_queue_and_the_sockets_backlog() {
     link.set_socket_backlog(65_536);
     assert!(!marked(&mut link, at(1000)));
     link.set_socket_backlog(65_537);
-    assert!(!marked(&mut link, at(1001)), "it all begins anew");
+    assert!(!marked(&mut link, at(1001)), "the schedule starts again");
 }
 
-/// A link that marks so, with a queue of 100,000 octets of which 80,000 wait in the socket.
+/// A link with this policy and a queue of 100,000 bytes, of which 80,000 wait in the socket.
 fn marking(text: &str) -> Link {
     let policy = MarkingPolicy::read(text, &[EVERY]).unwrap();
     let mut link = Link::new(with(LinkConfig::stream(), |config| {
@@ -64,7 +64,7 @@ fn marking(text: &str) -> Link {
     link
 }
 
-/// The marks of a packet that bore `mark` when it was enqueued.
+/// The mark of a packet that had `mark` when it was enqueued.
 fn mark_after(link: &mut Link, now: Instant, packet: Packet, mark: u64) -> u64 {
     let header = LpHeader { congestion_mark: mark, ..LpHeader::default() };
     link.enqueue(now, header, packet).unwrap();
@@ -73,36 +73,36 @@ fn mark_after(link: &mut Link, now: Instant, packet: Packet, mark: u64) -> u64 {
 }
 
 #[test]
-fn marks_say_what_they_mean_and_leave_those_of_others() {
+fn marks_keep_those_of_other_routers() {
     let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
     for (text, meaning) in [("every", 2), ("codel", 1)] {
         let mut link = marking(text);
-        // A queue of 80,000 octets to which 100 join in each 10 ms is late for CoDel.
+        // A queue of 80,000 bytes that grows by 100 in each 10 ms is late for CoDel.
         let warm: Vec<u64> =
             (0..20).map(|step| mark_after(&mut link, at(step * 10), data(100), 0)).collect();
         assert_eq!(warm.iter().max(), Some(&meaning), "{text}");
         let set = warm.iter().filter(|&&mark| mark > 0).count() as u64;
         assert_eq!(link.counters().marks_set, set);
         assert_eq!(mark_after(&mut link, at(5000), data(100), 3), 3);
-        assert_eq!(link.counters().marks_set, set, "all was said before");
+        assert_eq!(link.counters().marks_set, set, "no further mark is needed");
         assert_eq!(mark_after(&mut link, at(9000), data(100), 3 - meaning), 3);
-        assert_eq!(mark_after(&mut link, at(12_000), interest(), 0), 0, "Data alone are marked");
+        assert_eq!(mark_after(&mut link, at(12_000), interest(), 0), 0, "only Data is marked");
     }
     let mut off = marking("every");
     off.set_config(with(off.config().clone(), |config| config.egress.marking.is_on = false));
     assert!((0..20).all(|step| mark_after(&mut off, at(step * 10), data(100), 0) == 0));
 }
 
-/// Nothing waits for longer than a millisecond, whatever headers packets have.
+/// No packet waits for longer than a millisecond, with any headers.
 #[test]
-fn a_burst_is_not_late_before_its_time() {
+fn short_burst_is_not_late() {
     for header in [LpHeader::default(), token(&[7; 16])] {
         let mut link = Link::new(with(LinkConfig::datagram(1400), |config| {
             config.egress.marking.policy = "codel target=1ms interval=1ms".parse().unwrap();
         }));
         for half_ms in 0..40 {
             let now = START.plus_ns(half_ms * NS_PER_MS / 2);
-            // Fragments have headers, too.
+            // Fragments have headers too.
             for len in [200, 200, 4000, 200, 4000] {
                 link.enqueue(now, header.clone(), data(len)).unwrap();
             }
@@ -130,8 +130,8 @@ fn marking_policies_are_chosen_by_text() {
     for (name, option) in [("nfd", "target=1ms"), ("codel", "interval=0s"), ("codel", "target=5")] {
         let error = std::format!("{name} {option}").parse::<MarkingPolicy>().unwrap_err();
         let expected = std::format!(
-            "invalid option `{option}` of the marking policy `{name}`: there is no such option, or it \
-             cannot have this value"
+            "invalid option `{option}` of the marking policy `{name}`: there is no such option, or \
+             it cannot have this value"
         );
         assert_eq!(error.to_string(), expected);
     }
@@ -149,7 +149,7 @@ fn disciplines_are_chosen_by_text() {
 }
 
 #[test]
-fn codels_target_is_not_above_its_interval() {
+fn codel_target_must_not_exceed_interval() {
     let refused = |text: &str| text.parse::<MarkingPolicy>().unwrap_err().to_string();
     let problem = refused("codel target=200ms");
     assert!(problem.contains("target=200ms and interval=100ms"), "{problem}");
@@ -157,14 +157,14 @@ fn codels_target_is_not_above_its_interval() {
 }
 
 #[test]
-fn a_mark_never_costs_a_packet_that_fits_without_it() {
+fn mark_never_causes_a_drop() {
     let mut link = Link::new(LinkConfig::stream());
     link.set_socket_backlog(1 << 20);
     link.enqueue(START, LpHeader::default(), data(10)).unwrap();
     let late = START.plus_ns(200 * NS_PER_MS);
     link.enqueue(late, LpHeader::default(), data(PACKET_SIZE_MAX - 4)).unwrap();
     assert_eq!(sent(&mut link).pop().unwrap().len(), PACKET_SIZE_MAX);
-    // The token is no mere advice, and comes from a peer that can take such a frame.
+    // The token is not optional, and it comes from a peer that accepts such a frame.
     link.enqueue(late, token(b"1234"), data(PACKET_SIZE_MAX - 4)).unwrap();
     assert!(sent(&mut link).pop().unwrap().len() > PACKET_SIZE_MAX);
     let small = with(LinkConfig::datagram(1420), |config| config.codec.fragmentation = false);

@@ -27,7 +27,7 @@ fn send(link: &mut Link, now: Instant, packet: Packet) -> Vec<Packet> {
     sent(link)
 }
 
-/// What leaves at `now` without being asked for.
+/// The frames that reliability sends at `now` on its own.
 fn due(link: &mut Link, now: Instant) -> Vec<Packet> {
     link.poll(now);
     sent(link)
@@ -59,7 +59,7 @@ fn octets(hex: &str) -> Packet {
     Packet::from((0..hex.len()).step_by(2).map(octet).collect::<Vec<u8>>())
 }
 
-/// Octet by octet as NDN-FACTS 2.1 has the fields, and as ndn-cxx orders them.
+/// The octets are those of NDN-FACTS 2.1, in the order of ndn-cxx.
 #[test]
 fn frames_are_those_of_nfd() {
     let interest = octets("050b 0703 080141 0a04 01020304");
@@ -78,19 +78,19 @@ fn frames_are_those_of_nfd() {
     let expected = "6431 5108 0000000000000006 fd034408 0000000000000063 \
                     fd034808 0000000000000001 500d 050b0703080141 0a0401020304";
     assert_eq!(second, [octets(expected)]);
-    // Nothing else to carry the next one: an IDLE packet after 5 ms.
+    // No frame can carry the next Ack, so an IDLE packet leaves after 5 ms.
     link.receive(START, numbered(6, 0x64), &mut pool());
     assert_eq!(link.next_wakeup(), Some(after_ms(5)));
     assert!(due(&mut link, START.plus_ns(5 * NS_PER_MS - 1)).is_empty());
     assert_eq!(due(&mut link, after_ms(5)), [octets("640c fd034408 0000000000000064")]);
-    // Both of ours are acknowledged by one of theirs.
+    // One frame of the peer acknowledges both of ours.
     let both = octets("6418 fd034408 0000000000000000 fd034408 0000000000000001");
     assert!(matches!(link.receive(after_ms(9), both, &mut pool()), Received::Idle));
     assert_eq!((link.counters().acknowledged, link.next_wakeup()), (2, None));
 }
 
 #[test]
-fn a_frame_that_three_overtook_is_sent_again() {
+fn frame_overtaken_by_three_is_retransmitted() {
     let mut link = Link::new(reliable(1472));
     let frames: Vec<Packet> = (0..6).flat_map(|_| send(&mut link, START, interest())).collect();
     let numbers_sent: Vec<_> = frames.iter().map(|frame| numbers(frame)).collect();
@@ -98,24 +98,25 @@ fn a_frame_that_three_overtook_is_sent_again() {
     assert_eq!(numbers_sent, expected);
     link.receive(after_ms(40), idle(&[5, 2]), &mut pool());
     assert!(link.is_egress_empty());
-    // 0 and 1 have three behind them that came, 3 has one.
+    // Three later frames than 0 and 1 have arrived, and one later than 3.
     link.receive(after_ms(40), idle(&[4]), &mut pool());
     let again = sent(&mut link);
     let numbers_again: Vec<_> = again.iter().map(|frame| numbers(frame)).collect();
     assert_eq!(numbers_again, [(Some(0), Some(6)), (Some(1), Some(7))]);
     assert_eq!((link.counters().retransmitted, link.counters().acknowledged), (2, 3));
-    // An Ack of what was sent first says nothing; one of what was sent again does, but no time.
+    // An Ack of a first transmission has no effect. One of a retransmission does, but gives no
+    // sample.
     link.receive(after_ms(41), idle(&[0, 1, 3, 6, 7, 7]), &mut pool());
     assert_eq!((link.counters().acknowledged, link.next_wakeup()), (6, None));
     assert_eq!(link.egress_memory_bytes(), 0);
 }
 
 #[test]
-fn a_frame_without_ack_is_sent_four_times() {
+fn frame_without_ack_is_sent_four_times() {
     let mut link = Link::new(reliable(1472));
     let first = send(&mut link, START, data(3000));
     assert_eq!(first.len(), 3);
-    // 1 s at first, doubled once for all that time out together.
+    // 1 s at first, doubled once for all frames that time out together.
     let (mut now, mut wait_ns) = (START, SECOND_NS);
     for round in 1..=3 {
         now = now.plus_ns(wait_ns);
@@ -126,14 +127,14 @@ fn a_frame_without_ack_is_sent_four_times() {
         assert_eq!(seen, expected);
         wait_ns *= 2;
     }
-    // One fragment is lost for good, and the others are not sent again: it is one packet.
+    // One fragment is given up, and the others are not retransmitted: they belong to one packet.
     assert!(due(&mut link, now.plus_ns(wait_ns)).is_empty());
     assert_eq!((link.counters().given_up, link.counters().retransmitted), (1, 9));
     assert_eq!((link.next_wakeup(), link.egress_memory_bytes()), (None, 0));
 }
 
 #[test]
-fn the_timeout_follows_the_round_trips() {
+fn timeout_follows_round_trips() {
     let mut link = Link::new(reliable(1472));
     send(&mut link, START, interest());
     link.receive(after_ms(100), idle(&[0]), &mut pool());
@@ -149,9 +150,9 @@ fn the_timeout_follows_the_round_trips() {
     assert_eq!(link.next_wakeup(), Some(after_ms(500)), "200 ms at least");
 }
 
-/// Which of the two was acknowledged is not known, so that it tells no time (RFC 6298, 3).
+/// The Ack may belong to either transmission, so it gives no sample (RFC 6298, 3).
 #[test]
-fn a_retransmission_is_no_sample() {
+fn retransmission_gives_no_sample() {
     let mut link = Link::new(reliable(1472));
     send(&mut link, START, interest());
     assert_eq!(due(&mut link, after_ms(1000)).len(), 1);
@@ -161,19 +162,19 @@ fn a_retransmission_is_no_sample() {
 }
 
 #[test]
-fn a_frame_that_came_before_is_dropped_and_acknowledged() {
+fn duplicate_is_dropped_and_acknowledged() {
     let mut link = Link::new(reliable(1472));
     whole(link.receive(START, numbered(77, 1), &mut pool()));
     let again = link.receive(after_ms(3), numbered(77, 2), &mut pool());
     assert_eq!(drop_reason(again), LinkDrop::SequenceDuplicate);
     assert_eq!(acks(&due(&mut link, after_ms(5))[0]), [1, 2]);
-    // Without TxSequence it is no frame of reliability.
+    // Without a TxSequence the frame does not use reliability.
     whole(link.receive(after_ms(6), numbered(78, 3), &mut pool()));
     whole(link.receive(after_ms(6), fragment(78, 0, 1, &interest()), &mut pool()));
 }
 
 #[test]
-fn acks_that_fill_a_frame_leave_at_once() {
+fn full_frame_of_acks_leaves_at_once() {
     let mut link = Link::new(reliable(148));
     for number in 0..12 {
         link.receive(START, numbered(number, number), &mut pool());
@@ -185,7 +186,7 @@ fn acks_that_fill_a_frame_leave_at_once() {
 }
 
 #[test]
-fn beyond_the_bound_frames_are_sent_once() {
+fn frames_beyond_the_limit_are_sent_once() {
     let mut link = Link::new(with(reliable(1472), |config| {
         config.codec.unacknowledged_bytes_max = 5000;
     }));
@@ -196,13 +197,13 @@ fn beyond_the_bound_frames_are_sent_once() {
     assert!(link.egress_memory_bytes() <= 5000);
     link.receive(START, idle(&[0]), &mut pool());
     assert_eq!(numbers(&send(&mut link, START, data(1000))[0]).1, Some(kept as u64));
-    // What all faces together hold is too much: this is what gives way.
+    // All faces together use too much memory, and this is dropped first.
     link.shed_egress(0, false);
     assert_eq!((link.egress_memory_bytes(), link.next_wakeup()), (0, None));
 }
 
 #[test]
-fn a_neighbour_without_reliability_gets_packets_once() {
+fn peer_without_reliability_gets_packets_once() {
     let mut link = Link::new(reliable(1472));
     let mut now = START;
     let mut frames = 0;
@@ -213,7 +214,7 @@ fn a_neighbour_without_reliability_gets_packets_once() {
         frames += sent(&mut link).len();
     }
     assert!(frames < 1500, "{frames}");
-    // It begins to answer: one probe is enough.
+    // The peer begins to answer; one probe is enough to detect it.
     for _ in 0..11 {
         now = now.plus_ns(100 * NS_PER_MS);
         link.poll(now);
@@ -241,11 +242,11 @@ fn reliability_is_turned_on_and_off() {
     link.set_config(LinkConfig::datagram(1472));
     assert_eq!((link.next_wakeup(), link.egress_memory_bytes()), (None, 0));
     whole(link.receive(START, numbered(3, 3), &mut pool()));
-    assert_eq!(link.next_wakeup(), None, "what is off acknowledges nothing");
+    assert_eq!(link.next_wakeup(), None, "without reliability, nothing is acknowledged");
 }
 
 #[test]
-fn a_kept_frame_holds_no_block_much_larger_than_itself() {
+fn kept_frame_keeps_no_large_block() {
     let mut link = Link::new(reliable(1472));
     let mut pool = pool();
     let mut block = pool.alloc(120_000);
@@ -259,9 +260,9 @@ fn a_kept_frame_holds_no_block_much_larger_than_itself() {
     assert_eq!((again.block_bytes(), &again[..]), (Pool::footprint(42), &interest()[..]));
 }
 
-/// Acks of what was never sent, of everything, again and again; TxSequences and Sequences anywhere.
+/// Acks of frames that were never sent, of all frames, repeatedly; any TxSequences and Sequences.
 #[test]
-fn lies_cost_little() {
+fn false_acks_cost_little() {
     let mut rng = Rng::from_seed(4);
     let mut pool = pool();
     let config = with(reliable(1472), |config| config.codec.unacknowledged_bytes_max = 1 << 20);
@@ -285,33 +286,33 @@ fn lies_cost_little() {
         assert!(link.egress_memory_bytes() <= (1 << 20) + (1 << 19));
         assert!(link.partial_bytes() <= link.config().codec.partial_bytes_max);
     }
-    // Each packet four times, and an Ack for each frame at most.
+    // Each packet at most four times, and one Ack for each frame.
     assert!(frames <= 5 * 20_000, "{frames}");
 }
 
-/// What a channel does to frames, in parts of 100.
+/// How a channel treats frames, in percent.
 #[derive(Copy, Clone, Debug)]
 struct Channel {
     loss: u32,
-    /// The frames of one Sequence that it loses at most.
+    /// The channel loses at most this many frames of one Sequence.
     losses_max: u32,
     copies: u32,
     reordered: u32,
     seed: u64,
 }
 
-/// Two links, and what is on its way between them.
+/// Two links, and the frames in flight between them.
 struct Pair {
     links: [Link; 2],
     pools: [Pool; 2],
     channel: Channel,
     rng: Rng,
-    /// By time of arrival, and by a number since times may be the same: receiver and frame.
+    /// Receiver and frame, by time of arrival and by a number that makes the key unique.
     on_way: BTreeMap<(Instant, u64), (usize, Packet)>,
     launched: u64,
-    /// By sender and Sequence.
+    /// Number of losses by sender and Sequence.
     lost: BTreeMap<(usize, u64), u32>,
-    /// By receiver: how often each packet came.
+    /// How often each packet arrived, by receiver.
     arrived: [Vec<u32>; 2],
 }
 
@@ -360,7 +361,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass, up to `end`.
+    /// Advances the time to `end`.
     fn run(&mut self, end: Instant) {
         loop {
             let arrival = self.on_way.keys().next().map(|&(at, _)| at);
@@ -398,7 +399,7 @@ fn number_of(packet: &[u8]) -> usize {
     u32::from_be_bytes(packet[packet.len() - 4..].try_into().unwrap()) as usize
 }
 
-/// How many packets of `count` in each direction did not arrive; none comes twice.
+/// The number of packets, of `count` in each direction, that did not arrive. None may arrive twice.
 fn exchange(channel: Channel, count: usize) -> (u32, [Link; 2]) {
     let mut rng = Rng::from_seed(!channel.seed);
     let config = with(reliable(200 + 400 * (channel.seed as usize % 4)), |config| {
@@ -419,12 +420,12 @@ fn exchange(channel: Channel, count: usize) -> (u32, [Link; 2]) {
     pair.run(now.plus_ns(300 * SECOND_NS));
     assert_eq!(pair.links.each_ref().map(Link::next_wakeup), [None; 2]);
     let counts = pair.arrived.iter().flatten();
-    assert!(counts.clone().all(|&times| times <= 1), "{channel:?}: a packet came twice");
+    assert!(counts.clone().all(|&times| times <= 1), "{channel:?}: a packet arrived twice");
     (counts.map(|&times| 1 - times).sum(), pair.links)
 }
 
 #[test]
-fn every_packet_comes_once() {
+fn every_packet_arrives_once() {
     for seed in 0..24 {
         let [loss, copies] = [[0, 0], [1, 5], [5, 1], [10, 10]][seed as usize % 4];
         let reordered = [0, 2, 20][seed as usize / 4 % 3];
@@ -436,9 +437,9 @@ fn every_packet_comes_once() {
     }
 }
 
-/// Where retransmissions do not mend it, what is missing was given up.
+/// A packet that retransmissions do not deliver is counted as given up.
 #[test]
-fn what_is_lost_for_good_is_counted() {
+fn given_up_packets_are_counted() {
     for seed in 0..6 {
         let channel = Channel { loss: 45, losses_max: u32::MAX, copies: 3, reordered: 5, seed };
         let (missing, links) = exchange(channel, 200);
@@ -447,10 +448,10 @@ fn what_is_lost_for_good_is_counted() {
     }
 }
 
-/// What waits for its turn has not been lost: its time runs from when it leaves.
+/// A queued frame is not lost: its timer starts when it leaves.
 #[test]
-fn a_frame_that_waits_for_its_turn_is_not_lost() {
-    // 3.3 s of frames for a line of 1 Mbit/s, 20 ms each way.
+fn queued_frame_is_not_lost() {
+    // Frames for 3.3 s on a line of 1 Mbit/s, with 20 ms each way.
     let [mut link, mut other] = [(); 2].map(|()| Link::new(reliable(1472)));
     (0..400).for_each(|_| link.enqueue(START, LpHeader::default(), data(1000)).unwrap());
     let mut on_the_way: [VecDeque<(Instant, Packet)>; 2] = Default::default();
@@ -478,9 +479,9 @@ fn a_frame_that_waits_for_its_turn_is_not_lost() {
     assert_eq!(link.next_wakeup(), None);
 }
 
-/// A queue without room for what is sent again: it is tried again in its time, not forgotten.
+/// A retransmission without room in the queue is tried again later, and is not forgotten.
 #[test]
-fn a_retransmission_without_room_is_lost_once_more() {
+fn retransmission_without_room_is_retried() {
     let mut link = Link::new(with(reliable(1472), |config| config.egress.queue_bytes_max = 1300));
     send(&mut link, START, data(1000));
     link.enqueue(after_ms(900), LpHeader::default(), data(1000)).unwrap();

@@ -1,5 +1,5 @@
-//! Runs of Interests: what leaves as one frame comes in as what it was made of, and nothing that
-//! comes in breaks anything.
+//! Run Interests: a run arrives as the Interests that it was made of, and no received run causes
+//! harm.
 
 use std::vec::Vec;
 
@@ -25,7 +25,7 @@ fn flushed(link: &mut Link) -> Vec<Packet> {
     sent(link)
 }
 
-/// All packets that `frames` bring.
+/// All packets in `frames`.
 fn taken(link: &mut Link, now: Instant, frames: Vec<Packet>) -> Vec<(LpHeader, Packet)> {
     let mut pool = pool();
     let mut all = Vec::new();
@@ -40,8 +40,8 @@ fn taken(link: &mut Link, now: Instant, frames: Vec<Packet>) -> Vec<(LpHeader, P
     all
 }
 
-/// Lets the two know of each other, as two routers do that both begin.
-fn acquaint(near: &mut Link, far: &mut Link, now: Instant) {
+/// Negotiates runs between two links that both initiate, as two routers do.
+fn negotiate(near: &mut Link, far: &mut Link, now: Instant) {
     for segment in [0, 1] {
         near.enqueue(now, LpHeader::default(), segment_of(segment, 0)).unwrap();
     }
@@ -53,7 +53,7 @@ fn acquaint(near: &mut Link, far: &mut Link, now: Instant) {
     assert!(taken(near, now, answer).is_empty());
 }
 
-/// An Interest as our consumers make them.
+/// An Interest as Weir's consumers create them.
 fn segment_of(segment: u64, base: u32) -> Packet {
     let mut name: Name = "/a/file/54=%01".parse().unwrap();
     name.append_segment(segment);
@@ -66,13 +66,13 @@ fn token(octets: &[u8]) -> LpHeader {
 
 fn acquainted() -> (Link, Link) {
     let (mut near, mut far) = (link(RunsConfig::Initiate), link(RunsConfig::Accept));
-    acquaint(&mut near, &mut far, START);
+    negotiate(&mut near, &mut far, START);
     (near, far)
 }
 
-/// Octet by octet the example of `docs/run-interests.md`.
+/// The octets are those of the example in `docs/run-interests.md`.
 #[test]
-fn the_octets_of_the_example_are_these() {
+fn example_has_documented_octets() {
     let (mut near, _) = acquainted();
     let mut name: Name = "/a".parse().unwrap();
     name.append_segment(7);
@@ -103,7 +103,7 @@ fn the_octets_of_the_example_are_these() {
 }
 
 #[test]
-fn runs_go_to_those_alone_who_take_them() {
+fn runs_are_sent_only_after_an_offer() {
     let (mut near, mut far) = acquainted();
     let interests: Vec<Packet> = (0..32).map(|segment| segment_of(segment, 9)).collect();
     let enqueue = |near: &mut Link, now| {
@@ -124,21 +124,21 @@ fn runs_go_to_those_alone_who_take_them() {
     assert_eq!((counters.in_runs, counters.in_run_interests), (1, 32));
     assert_eq!((counters.in_interests, counters.in_frames), (34, 4));
 
-    // The program at the other end does not answer any longer: another has taken its place.
+    // The program at the other end no longer answers: another one has replaced it.
     let later = |seconds| START.plus_ns(seconds * NS_PER_S);
     assert_eq!(enqueue(&mut near, later(1)).len(), 2, "a run and a question");
     assert_eq!(enqueue(&mut near, later(2)).len(), 2);
     assert_eq!(enqueue(&mut near, later(3)).len(), 1);
-    assert_eq!(enqueue(&mut near, later(4)).len(), 33, "the offer has lapsed");
-    assert_eq!(enqueue(&mut near, later(5)).len(), 32, "it is asked seldom then");
+    assert_eq!(enqueue(&mut near, later(4)).len(), 33, "the offer has expired");
+    assert_eq!(enqueue(&mut near, later(5)).len(), 32, "questions become rare");
     let questions = (6..=600).filter(|&s| enqueue(&mut near, later(s)).len() > 32).count();
     assert!((9..=14).contains(&questions), "{questions}");
 }
 
 #[test]
-fn strangers_see_nothing_of_runs() {
-    // A router does not begin to speak of them to whoever connects to it, and an application of
-    // ours says three times that it could.
+fn peers_without_support_see_no_runs() {
+    // A router does not offer runs to a peer that connects to it. An application of Weir offers
+    // them three times.
     for (runs, said) in [(RunsConfig::Off, 0), (RunsConfig::Accept, 0), (RunsConfig::Initiate, 3)] {
         let mut near = link(runs);
         let mut frames = 0;
@@ -148,17 +148,17 @@ fn strangers_see_nothing_of_runs() {
         }
         assert_eq!(frames, 100 + said);
     }
-    // An application that says so is asked when there is a run for it.
+    // The router asks an application that has offered runs when it has one to send.
     let (mut router, mut app) = (link(RunsConfig::Accept), link(RunsConfig::Initiate));
     app.enqueue(START, LpHeader::default(), data(9)).unwrap();
     taken(&mut router, START, flushed(&mut app));
     assert!(sent(&mut router).is_empty(), "nothing was asked");
-    acquaint(&mut router, &mut app, START);
+    negotiate(&mut router, &mut app, START);
     assert_eq!(router.counters().drops.total(), 0);
 }
 
 #[test]
-fn an_answer_to_nothing_that_was_asked_changes_nothing() {
+fn unrequested_answer_has_no_effect() {
     let mut near = link(RunsConfig::Initiate);
     for answer in 0..2000 {
         let forged = RunOffer { span_max: 64, question: 0, answer };
@@ -171,7 +171,7 @@ fn an_answer_to_nothing_that_was_asked_changes_nothing() {
 }
 
 #[test]
-fn what_differs_in_more_than_its_segment_stays_alone() {
+fn only_similar_interests_join() {
     let (mut near, mut far) = acquainted();
     let other_lifetime = Interest::new("/a/file/54=%01/50=2".parse().unwrap());
     let marked = LpHeader { congestion_mark: 1, ..LpHeader::default() };
@@ -197,13 +197,13 @@ fn what_differs_in_more_than_its_segment_stays_alone() {
         near.enqueue(START, header.clone(), packet.clone()).unwrap();
     }
     let frames = flushed(&mut near);
-    assert_eq!(frames.len(), sequence.len() - 1, "1 and 2 alone are a run");
+    assert_eq!(frames.len(), sequence.len() - 1, "only 1 and 2 form a run");
     assert_eq!(taken(&mut far, START, frames), sequence);
 }
 
-/// A frame that the socket has begun to send is no longer touched.
+/// A frame of which the socket has sent a part does not change.
 #[test]
-fn frames_that_were_begun_stay_as_they_are() {
+fn partly_sent_frames_do_not_change() {
     let (mut near, mut far) = acquainted();
     let interests: Vec<Packet> = (0..9).map(|segment| segment_of(segment, 1)).collect();
     for interest in &interests[..4] {
@@ -224,7 +224,7 @@ fn frames_that_were_begun_stay_as_they_are() {
     assert_eq!(packets, interests);
 }
 
-/// The fields of a run and its Interest as an LpPacket, whatever they are.
+/// An LpPacket with these fields of a run and this Interest, valid or not.
 fn run(bitmap: &[u8], tokens: Option<&[u8]>, fragment: &[u8]) -> Packet {
     let mut body = weir_wire::tlv::Writer::new();
     if let Some(tokens) = tokens {
@@ -240,7 +240,7 @@ fn run(bitmap: &[u8], tokens: Option<&[u8]>, fragment: &[u8]) -> Packet {
     Packet::from(out.into_vec())
 }
 
-/// What is wrong, bitmap, tokens, fragment, and why it is dropped.
+/// A description, bitmap, tokens, fragment, and the reason of the drop.
 type Case<'a> = (&'a str, &'a [u8], Option<&'a [u8]>, &'a [u8], LinkDrop);
 
 #[test]
@@ -286,13 +286,13 @@ fn bad_runs_are_counted_drops() {
     let mut off = Link::new(config(RunsConfig::Off));
     let received = off.receive(START, run(&[3], None, &good), &mut pool);
     assert!(matches!(received, Received::Drop(LinkDrop::RunsOff)));
-    // The most that there can be.
+    // The largest run.
     let frame = run(&all, None, &good);
     assert!(matches!(link.receive(START, frame, &mut pool), Received::Run));
     let packets: Vec<_> = core::iter::from_fn(|| link.next_in_run(START, &mut pool)).collect();
     let expected = (7..71).map(|segment| (LpHeader::default(), segment_of(segment, 0)));
     assert_eq!(packets, expected.collect::<Vec<_>>());
-    // Tokens without a run, and a part of a run.
+    // Tokens without a run, and a fragment of a run.
     let mut writer = weir_wire::tlv::Writer::new();
     writer.tlv(weir_wire::tlv::LP_RUN_TOKENS, b"12");
     writer.tlv(weir_wire::tlv::LP_FRAGMENT, &good);
@@ -312,9 +312,9 @@ fn lp(body: &weir_wire::tlv::Writer) -> Vec<u8> {
     out.into_vec()
 }
 
-/// A run that is not taken to its end does not get into the next one.
+/// The rest of a run does not appear in the next one.
 #[test]
-fn an_unfinished_run_gives_way_to_the_next() {
+fn next_run_replaces_unfinished_run() {
     let mut link = link(RunsConfig::Accept);
     let mut pool = pool();
     link.receive(START, run(&[7], None, &segment_of(7, 0)), &mut pool);
@@ -325,7 +325,7 @@ fn an_unfinished_run_gives_way_to_the_next() {
     assert_eq!(rest[1].1, segment_of(21, 0));
 }
 
-/// Interests that a consumer or router could send, mostly such that runs come about.
+/// Interests that a consumer or router could send, most of which form runs.
 fn sequence_of(rng: &mut Rng, count: u32) -> Vec<(LpHeader, Packet)> {
     let (mut segment, mut base) = (u64::from(rng.next_u32() % 300), rng.next_u32());
     let (mut token_len, mut lifetime, mut hops) = (0, None, None);
@@ -363,7 +363,7 @@ fn sequence_of(rng: &mut Rng, count: u32) -> Vec<(LpHeader, Packet)> {
 }
 
 #[test]
-fn the_sequences_of_the_property_test_have_runs() {
+fn property_test_sequences_have_runs() {
     let (mut near, _) = acquainted();
     for (header, packet) in sequence_of(&mut Rng::from_seed(1), 300) {
         near.enqueue(START, header, packet).unwrap();
@@ -373,10 +373,9 @@ fn the_sequences_of_the_property_test_have_runs() {
 }
 
 proptest! {
-    /// Whatever is sent arrives as it was, in its order, whatever becomes a run and in which bursts
-    /// it leaves.
+    /// All packets arrive unchanged and in order, for all runs and bursts.
     #[test]
-    fn what_arrives_is_what_was_sent(seed: u64, mtu in 200usize..9000) {
+    fn runs_preserve_packets(seed: u64, mtu in 200usize..9000) {
         let (mut near, mut far) = acquainted();
         near.set_config(with(near.config().clone(), |config| {
             config.codec.mtu = mtu;
@@ -408,7 +407,7 @@ proptest! {
         prop_assert_eq!(near.out_interests, far.in_interests);
     }
 
-    /// A run with an octet changed never panics, and brings at most 64 Interests.
+    /// A run with a changed byte causes no panic, and contains at most 64 Interests.
     #[test]
     fn damaged_runs_never_panic(at in 0usize..200, octet: u8, bitmap: u64, with_tokens: bool) {
         let tokens: Vec<u8> = (0..2 * (bitmap.count_ones().max(1) - 1)).map(|n| n as u8).collect();

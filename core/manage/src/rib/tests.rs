@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What the RIB holds, kept naively.
+/// The routes of the RIB, in a naive model.
 #[derive(Default)]
 struct Naive {
     routes: BTreeMap<(Name, FaceId, u64), Route>,
@@ -61,7 +61,7 @@ impl Naive {
     }
 }
 
-/// Applies changes, and checks that each of them changes something.
+/// Applies changes, and checks that each changes something.
 fn apply(fib: &mut BTreeMap<Name, BTreeMap<FaceId, u64>>, changes: Vec<FibChange>) {
     for change in changes {
         let next_hops = fib.entry(change.prefix.clone()).or_default();
@@ -112,7 +112,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn changes_lead_to_what_a_full_computation_gives(
+    fn changes_match_full_computation(
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let (mut rib, mut naive) = (Rib::new(1000), Naive::default());
@@ -174,7 +174,7 @@ fn a_full_rib_still_replaces() {
 }
 
 #[test]
-fn a_default_route_over_many_prefixes_is_quick() {
+fn default_route_over_many_prefixes_is_fast() {
     let mut rib = Rib::new(1 << 20);
     let mut changes = Vec::new();
     for number in 0..20_000_u64 {

@@ -1,4 +1,4 @@
-//! Who may command.
+//! Authorization of commands.
 
 use weir_base::FaceId;
 use weir_manage::commands::{Command, Scope};
@@ -13,7 +13,7 @@ use weir_wire::{Interest, KeyLocatorView, Name, signature_type, tlv};
 
 use crate::harness::{CLIENT, Harness, PEER, UNIX_MS, body, face, name, parameters};
 
-/// A keyed digest: enough to tell right from wrong here.
+/// A keyed digest, which is enough to distinguish right and wrong signatures here.
 #[derive(Clone)]
 struct Key {
     name: &'static str,
@@ -81,7 +81,7 @@ fn register() -> ControlParameters {
     parameters(|p| p.name = Some(name("/x")))
 }
 
-/// The response code, or `None` for silence.
+/// The response code, or `None` without a response.
 fn code(harness: &mut Harness, wire: &[u8]) -> Option<u64> {
     harness.interest_from(CLIENT, Sender::Application, wire);
     (!harness.out.data.is_empty()).then(|| harness.response().code)
@@ -119,7 +119,7 @@ fn applications_register_by_default() {
     let stranger = signed(&mut harness, Command::RibRegister, &STRANGER);
     assert_eq!(code(&mut harness, &stranger), Some(200));
     assert_eq!(code(&mut harness, &old_format(&STRANGER, UNIX_MS)), Some(200));
-    // Replays too: nothing is known of who signed.
+    // Replays too, because the signer is unknown.
     assert_eq!(code(&mut harness, &digest), Some(200));
     let mut unsigned = name("/localhost/nfd/rib/register");
     unsigned.append_generic(&weir_manage::Element::encode(&register()));
@@ -160,7 +160,7 @@ fn only_anchors_where_configured() {
 }
 
 #[test]
-fn the_clock_matters() {
+fn refuses_commands_outside_clock_skew() {
     let mut harness = anchored();
     for (offset_ms, expected) in
         [(-120_001_i64, 403), (120_001, 403), (-120_000, 200), (120_000, 200)]
@@ -173,7 +173,7 @@ fn the_clock_matters() {
 }
 
 #[test]
-fn digests_and_missing_signatures_where_anchors_rule() {
+fn digests_are_refused_with_anchors() {
     let mut harness = anchored();
     let digest = signed(&mut harness, Command::FacesDestroy, &DigestSigner);
     assert_eq!(code(&mut harness, &digest), Some(403));
@@ -184,7 +184,7 @@ fn digests_and_missing_signatures_where_anchors_rule() {
     };
     assert_eq!(code(&mut harness, &unsigned("fib/add-nexthop")), Some(403));
     assert_eq!(code(&mut harness, &unsigned("rib/register")), Some(403));
-    // A refused command does nothing, and does not count as the key's last.
+    // A refused command has no effect, and does not change the key's last time.
     assert_eq!(harness.fib(), ["/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
     let good = signed(&mut harness, Command::RibRegister, &OPERATOR);
     assert_eq!(code(&mut harness, &good), Some(200));
@@ -214,7 +214,7 @@ fn neighbours_with_a_key() {
     harness.interest_from(PEER, Sender::Remote, &faces);
     harness.assert_silent();
 
-    // Even a local face needs the key there, and nobody is heard unless configured.
+    // Even a local face needs the key there, and no key is accepted unless it is configured.
     harness.interest_from(CLIENT, Sender::Application, &digest);
     assert_eq!(harness.response().code, 403);
     let mut closed = Harness::new();
@@ -239,7 +239,7 @@ fn fields(flags: u64, face: FaceId) -> ControlParameters {
 }
 
 #[test]
-fn applications_change_only_what_is_theirs() {
+fn applications_change_only_their_face() {
     let config = ManagerConfig { operators: "root and group ndn".into(), ..Default::default() };
     let mut harness = Harness::with_config(config);
     let strategy = name("/localhost/nfd/strategy/multicast");
@@ -284,7 +284,7 @@ fn applications_change_only_what_is_theirs() {
 }
 
 #[test]
-fn applications_do_what_concerns_them_alone() {
+fn applications_may_run_harmless_commands() {
     let mut harness = Harness::new();
     let mut copy = name("/x");
     copy.append_implicit_digest([7; 32]);
@@ -319,12 +319,12 @@ fn applications_do_what_concerns_them_alone() {
 }
 
 #[test]
-fn default_routes_of_applications_get_no_commands() {
+fn default_routes_receive_no_commands() {
     let mut harness = Harness::new();
     let default = parameters(|p| p.name = Some(name("/")));
     let response = response_to_application(&mut harness, Command::RibRegister, &default);
     assert_eq!(response.code, 200);
-    // What neighbours ask of the router is none of its business either.
+    // It does not get the Interests of neighbours for the router either.
     assert_eq!(harness.fib(), ["/ 256:0", "/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
 }
 
@@ -367,7 +367,7 @@ fn announces_prefixes() {
 }
 
 #[test]
-fn announcements_of_strangers() {
+fn announcements_of_unknown_signers() {
     let mut harness = Harness::with_config(ManagerConfig {
         announcements: AccessPolicy::Anchors,
         anchors: Some(Box::new(Operator)),
@@ -384,8 +384,8 @@ fn announcements_of_strangers() {
 
 #[test]
 fn records_of_keys_are_bounded() {
-    // 1100 keys, all anchors: the first one's record goes, so that its replay passes again, while
-    // the last one's is still refused.
+    // 1100 keys, all anchors. The record of the first one is removed, so its replay is accepted
+    // again. That of the last one is still refused.
     struct All;
     impl AnchorLookup for All {
         fn verifier(&self, _: KeyLocatorView<'_>, _: u64) -> Option<&dyn Verifier> {

@@ -17,7 +17,7 @@ const REGISTER_V03: &str = "05a8076308096c6f63616c686f737408036e6664080372696208
 const REGISTER_V02: &str = "0588078008096c6f63616c686f737408036e66640803726962080872656769737465720820681e070908076578616d706c65690201066f01416a010a6c01016d040036ee800808000001a1f8231b0a0808b71a8f60284b6ae0080516031b0100082217204e76f30a4d59797d83a90a8dc810605b4af84c2f85eed7c4f3b7d30ea21449310a0401020304";
 
 #[test]
-fn starts_with_its_own_route_and_the_default_strategies() {
+fn starts_with_own_route_and_strategies() {
     let mut harness = Harness::new();
     let actions = harness.drain().actions;
     let strategies: Vec<String> = actions
@@ -46,7 +46,7 @@ fn starts_with_its_own_route_and_the_default_strategies() {
 }
 
 #[test]
-fn registers_as_ndn_cxx_asks_in_both_formats() {
+fn registers_in_both_formats_of_ndn_cxx() {
     for octets in [REGISTER_V03, REGISTER_V02] {
         let wire = hex::decode(octets).unwrap();
         let mut harness = Harness::new();
@@ -96,7 +96,7 @@ fn registers_the_sender_by_default() {
         harness.command(Command::RibUnregister, &parameters(|p| p.name = Some(name("/me"))));
     assert_eq!(crate::harness::body(&response).face_id, Some(CLIENT));
     assert_eq!(harness.fib(), ["/localhost/nfd 1:0"]);
-    // Once more is no error.
+    // Repeating it is not an error.
     let again = parameters(|p| p.name = Some(name("/me")));
     assert_eq!(harness.command(Command::RibUnregister, &again).code, 200);
 }
@@ -141,7 +141,7 @@ fn inherits_captures_and_forgets_faces() {
 }
 
 #[test]
-fn an_unknown_face_gets_no_route_but_a_polite_answer() {
+fn route_to_unknown_face_is_omitted() {
     let mut harness = Harness::new();
     let unknown = parameters(|p| {
         p.name = Some(name("/x"));
@@ -180,7 +180,7 @@ fn prefixes_that_are_too_long() {
 }
 
 #[test]
-fn next_hops_past_the_rib() {
+fn fib_commands_set_next_hops() {
     let mut harness = Harness::new();
     let add = parameters(|p| {
         p.name = Some(name("/f"));
@@ -201,7 +201,7 @@ fn next_hops_past_the_rib() {
 }
 
 #[test]
-fn what_the_arguments_must_be() {
+fn parameters_are_validated() {
     let mut harness = Harness::new();
     let prefix = || Some(name("/p"));
     let bad = [
@@ -252,7 +252,7 @@ fn create(uri: &str, fill: impl FnOnce(&mut ControlParameters)) -> ControlParame
 }
 
 #[test]
-fn faces_that_are_refused_unseen() {
+fn invalid_faces_are_refused_at_once() {
     let mut harness = Harness::new();
     let tcp = "tcp4://192.0.2.7:6363";
     let udp = "udp4://192.0.2.7:6363";
@@ -300,7 +300,7 @@ fn faces_that_are_refused_unseen() {
 }
 
 #[test]
-fn makes_a_face() {
+fn creates_a_face() {
     let mut harness = Harness::new();
     let wanted = create("udp4://192.0.2.7:6363", |p| {
         p.mtu = Some(1400);
@@ -343,14 +343,14 @@ fn makes_a_face() {
     assert_eq!(response.text, "Face with remote URI already exists");
     assert_eq!(response.body.unwrap().face_id, Some(FaceId(300)));
 
-    // The same answer twice is noticed, not sent.
+    // A second answer is counted and not sent.
     harness.give(ManagerInput::FaceCreated { txn, result: Ok(made) });
     harness.assert_silent();
     assert_eq!(harness.manager.stats().late_answers, 1);
 }
 
 #[test]
-fn faces_that_cannot_be_made() {
+fn face_errors_have_codes() {
     let mut harness = Harness::new();
     let existing = face(FaceId(301), "tcp4://192.0.2.8:6363", FaceScope::NonLocal);
     let cases = [
@@ -381,7 +381,7 @@ fn too_many_at_once() {
     let response = harness.command(Command::FacesCreate, &create("tcp4://192.0.2.3:6363", |_| ()));
     assert_eq!(response.code, 500);
     assert_eq!(harness.manager.stats().overflows, 1);
-    // What the driver never answers is forgotten.
+    // A transaction that the driver never answers is removed.
     let wakeup = harness.manager.next_wakeup().unwrap();
     harness.drain();
     harness.advance_ms(wakeup.ns_since(harness.now) / 1_000_000 + 1);
@@ -408,7 +408,7 @@ fn changes_faces() {
     assert_eq!(body_of_bad.flags, Some(face_flags::LOCAL_FIELDS));
     assert_eq!((body_of_bad.mask, body_of_bad.mtu), (Some(face_flags::LOCAL_FIELDS), Some(10)));
 
-    // A Unix connection loses nothing.
+    // A Unix connection needs no reliability.
     let unix = parameters(|p| {
         p.flags = Some(face_flags::LP_RELIABILITY);
         p.mask = p.flags;
@@ -417,7 +417,7 @@ fn changes_faces() {
     assert_eq!(response.code, 409, "{response:?}");
     assert_eq!(response.body.unwrap().flags, Some(face_flags::LP_RELIABILITY));
 
-    // Own face, as clients turn on local fields.
+    // The sender's own face: clients turn on local fields this way.
     let own = parameters(|p| {
         p.flags = Some(face_flags::LOCAL_FIELDS);
         p.mask = Some(face_flags::LOCAL_FIELDS);
@@ -512,7 +512,7 @@ fn chooses_strategies() {
     let multicast = format!("{base}/multicast/v=5");
     let (code, instance, _, actions) = choose("/s", &format!("{base}/multicast"));
     assert_eq!((code, instance.as_deref(), actions), (200, Some(multicast.as_str()), 1));
-    // Nothing changes, nothing is done.
+    // Nothing changes, so there is no action.
     assert_eq!(choose("/s", &multicast).3, 0);
     let with = format!("{multicast}/retx-suppression-initial~20/retx-suppression-multiplier~1.5");
     assert_eq!(choose("/s", &with).1, Some(with.clone()));
@@ -527,13 +527,13 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &format!("{multicast}/color~red")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~x")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-multiplier~NaN")).0, 409);
-    // What the forwarding strategies do not take is not answered with success.
+    // Parameters that the strategies refuse are not answered with success.
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-multiplier~1001")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-initial~0")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~4294967296")).0, 409);
     assert_eq!(choose("/s", &format!("{multicast}/retx-suppression-max~5")).0, 409);
 
-    // Each strategy has its own.
+    // Each strategy has its own parameters.
     let multipath = format!("{base}/multipath/v=1");
     let with = format!("{multipath}/part~300:0-99/weight~301:3");
     let instance = choose("/s", &with).1.unwrap();
@@ -543,7 +543,7 @@ fn chooses_strategies() {
     assert_eq!(code, 409);
     assert!(text.ends_with("`part~300:9-0`: its last segment is before its first"), "{text}");
 
-    // The answer has no room for that a second time.
+    // The answer has no room to repeat it.
     let parts = (0..256_u32).map(|at| format!("/part~{}:{at}00000-{at}99999", 300 + at % 5));
     let (code, instance, _, actions) = choose("/s", &(multipath + &parts.collect::<String>()));
     assert_eq!((code, instance, actions), (200, None, 1));
@@ -556,7 +556,7 @@ fn chooses_strategies() {
 }
 
 #[test]
-fn what_nfd_does_not_answer() {
+fn answers_what_nfd_ignores() {
     let mut harness = Harness::new();
     for uri in [
         "/localhost/nfd",
@@ -573,16 +573,16 @@ fn what_nfd_does_not_answer() {
     assert_eq!(harness.manager.stats().ignored, 7);
 }
 
-/// NFD is silent then, and its clients wait for nothing.
+/// NFD does not answer them, and its clients wait until they time out.
 #[test]
-fn commands_that_cannot_be_read_are_answered() {
+fn malformed_commands_are_answered() {
     let mut harness = Harness::new();
     for uri in [
         "/localhost/nfd/rib/register",
         "/localhost/nfd/rib/register/x",
         "/localhost/nfd/faces/update",
-        // ControlParameters with a FacePersistency of 7; with a FaceId of three octets; with a Name
-        // that is none; with a Uri that is no text.
+        // ControlParameters with a FacePersistency of 7; with a FaceId of three octets; with a
+        // malformed Name; with a Uri that is not text.
         "/localhost/nfd/faces/update/h%03%85%01%07",
         "/localhost/nfd/faces/destroy/h%05i%03%01%02%03",
         "/localhost/nfd/rib/unregister/h%03%07%01%08",
@@ -597,9 +597,9 @@ fn commands_that_cannot_be_read_are_answered() {
     assert_eq!(harness.manager.stats().ignored, 0);
 }
 
-/// NFD's clients give the largest number that they have.
+/// NFD's clients send the largest number that they can.
 #[test]
-fn routes_for_ever_do_not_expire() {
+fn routes_without_limit_do_not_expire() {
     let mut harness = Harness::new();
     for (period_ms, expires) in [(i64::MAX as u64, false), (u64::MAX, false), (60_000, true)] {
         let parameters = ControlParameters {

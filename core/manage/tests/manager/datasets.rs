@@ -27,7 +27,7 @@ fn status(info: FaceInfo) -> FaceStatus {
 }
 
 impl Harness {
-    /// Answers snapshots as a driver does.
+    /// Answers snapshots as a driver would.
     fn answer_snapshots(&mut self) {
         for action in std::mem::take(&mut self.out.actions) {
             let Action::Snapshot { txn, kind } = action else { panic!("{action:?}") };
@@ -52,7 +52,7 @@ impl Harness {
         }
     }
 
-    /// Fetches a dataset as a client does: its Content, and the segments it took.
+    /// Fetches a dataset as a client would. Returns its Content and the number of segments.
     fn fetch_name(&mut self, dataset: Name) -> Result<(Vec<u8>, usize), DatasetError> {
         let mut fetch = DatasetFetch::new(dataset);
         for segments in 1.. {
@@ -128,7 +128,7 @@ fn counters() {
     let general = GeneralStatus::decode_content(&harness.fetch("status/general")).unwrap();
     assert!(general.version.starts_with("weir "), "{}", general.version);
     assert_eq!(general.current_unix_ms, UNIX_MS);
-    // The wall clock may be set: how long the router runs is the difference all the same.
+    // The wall clock may be set. The uptime is still the difference.
     harness.advance_ms(5000);
     harness.unix_ms = UNIX_MS - 1_000_000;
     let later = GeneralStatus::decode_content(&harness.fetch("status/general")).unwrap();
@@ -145,7 +145,7 @@ fn counters() {
     assert_eq!(policies, [None, Some("rem")]);
 }
 
-/// Of content in one segment, as NFD has it.
+/// Bytes of content in one segment, as in NFD.
 const SEGMENT_BYTES: usize = 8000;
 
 #[test]
@@ -158,7 +158,7 @@ fn many_segments() {
     assert_eq!(segments, content.len().div_ceil(SEGMENT_BYTES));
     assert!(segments > 4, "{segments}");
     assert_eq!(FaceStatus::decode_all(&content).unwrap().len(), 402);
-    // Each version is another, even within a millisecond.
+    // Versions differ, even within a millisecond.
     let version = |harness: &mut Harness| {
         let interest = DatasetFetch::new(name("/localhost/nfd/faces/list")).interest(7);
         harness.interest(&interest);
@@ -173,7 +173,7 @@ fn many_segments() {
 }
 
 #[test]
-fn old_versions_are_forgotten_silently() {
+fn old_versions_are_not_answered() {
     let mut harness = Harness::new();
     let first = DatasetFetch::new(name("/localhost/nfd/rib/list")).interest(7);
     harness.interest(&first);
@@ -181,7 +181,7 @@ fn old_versions_are_forgotten_silently() {
     let segment = DataView::decode(&packet).unwrap().name.to_name();
     let again = Interest::new(segment).nonce(1).encode();
     harness.interest(&again);
-    assert_eq!(harness.out.data.remove(0).packet[..], packet[..], "the very same Data");
+    assert_eq!(harness.out.data.remove(0).packet[..], packet[..], "the same Data");
     for _ in 0..100 {
         harness.interest(&first);
     }
@@ -239,7 +239,7 @@ fn queries() {
 fn notifications() {
     let mut harness = Harness::new();
     let sent = harness.drain().data;
-    assert_eq!(sent.len(), 2, "one for each face of the start");
+    assert_eq!(sent.len(), 2, "one for each initial face");
     assert_eq!(sent[0].face, FaceId::INTERNAL);
     let data = DataView::decode(&sent[1].packet).unwrap();
     assert_eq!(data.name.to_string(), "/localhost/nfd/faces/events/seq=1");
@@ -263,7 +263,7 @@ fn notifications() {
     };
     harness.interest(&exact(1));
     assert_eq!(harness.out.data.remove(0).packet[..], sent[1].packet[..]);
-    // The next one does not exist yet: its Interest waits in the PIT.
+    // The next one does not exist yet, so its Interest waits in the PIT.
     harness.interest(&exact(2));
     harness.assert_silent();
     let info = face(PEER, "udp4://192.0.2.1:6363", FaceScope::NonLocal);
@@ -274,7 +274,7 @@ fn notifications() {
     let event = FaceEventNotification::decode(data.content).unwrap();
     assert_eq!(event.kind, FaceEventKind::Down);
 
-    // The ring is bounded: the first are gone after many more.
+    // The list is limited: after many more, the first are gone.
     for _ in 0..300 {
         let info = face(PEER, "udp4://192.0.2.1:6363", FaceScope::NonLocal);
         harness.give(ManagerInput::FaceEvent { kind: FaceEventKind::Up, info });
@@ -286,7 +286,7 @@ fn notifications() {
 }
 
 #[test]
-fn a_refusal_of_a_dataset_is_an_application_nack() {
+fn refused_dataset_is_an_application_nack() {
     let mut harness = Harness::new();
     harness.interest(&Interest::new(name("/localhost/nfd/faces/query/x")).nonce(1).encode());
     let packet = harness.out.data.remove(0).packet;

@@ -1,4 +1,4 @@
-//! A manager with a clock, a few faces and a client's eyes.
+//! A manager with a clock, a few faces and a client.
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_manage::commands::{self, Command, Scope};
@@ -57,7 +57,7 @@ impl Harness {
         harness
     }
 
-    /// What came out since the last call.
+    /// Takes the output since the last call.
     pub(crate) fn drain(&mut self) -> ManagerOutbox {
         std::mem::take(&mut self.out)
     }
@@ -76,7 +76,7 @@ impl Harness {
         self.give(ManagerInput::Wakeup);
     }
 
-    /// An Interest from a face; only what it causes is left in the outbox.
+    /// Passes an Interest from a face. Afterwards the outbox has only its effects.
     pub(crate) fn interest_from(&mut self, ingress: FaceId, sender: Sender, interest: &[u8]) {
         self.out = ManagerOutbox::default();
         let packet = Packet::from(interest);
@@ -105,7 +105,7 @@ impl Harness {
         self.interest(&wire);
     }
 
-    /// Sends a command that is answered at once.
+    /// Sends a command that is answered at once, and returns the answer.
     pub(crate) fn command(
         &mut self,
         command: Command,
@@ -136,7 +136,7 @@ impl Harness {
         assert!(self.out.actions.is_empty(), "{:?}", self.out.actions);
     }
 
-    /// The FIB as rib/list and fib/list would tell it, as text.
+    /// The FIB as text, in the order of fib/list.
     pub(crate) fn fib(&self) -> Vec<String> {
         self.manager
             .fib()

@@ -1,4 +1,4 @@
-//! The manager driven with octets, as tools made for NFD send them.
+//! Tests the manager with encoded packets, as NFD's tools send them.
 
 mod access;
 mod commands;

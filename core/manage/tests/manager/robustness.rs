@@ -1,4 +1,4 @@
-//! Octets of strangers.
+//! Random and damaged packets.
 
 use proptest::prelude::*;
 use weir_manage::commands::Command;
@@ -10,7 +10,7 @@ use weir_wire::{Interest, Name};
 
 use crate::harness::{Harness, name, parameters};
 
-/// Decoding either refuses or gives what encodes to an equal thing.
+/// Decoding either fails, or gives a value that encodes to an equal one.
 fn stable<E: Element + PartialEq + std::fmt::Debug>(octets: &[u8]) {
     if let Ok(decoded) = E::decode_value(octets) {
         assert_eq!(E::decode(&decoded.encode()).as_ref(), Ok(&decoded));
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn damaged_interests_do_no_harm(
+    fn damaged_interests_change_nothing(
         at in any::<prop::sample::Index>(),
         octet in any::<u8>(),
         cut in any::<prop::sample::Index>(),

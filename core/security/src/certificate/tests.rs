@@ -9,7 +9,7 @@ fn name(uri: &str) -> Name {
 }
 
 #[test]
-fn names_are_taken_apart() {
+fn names_are_split() {
     let certificate = name("/a/b/KEY/k/NA/v=3");
     let key = name("/a/b/KEY/k");
     assert!(is_certificate_name(certificate.as_view()) && !is_key_name(certificate.as_view()));
@@ -26,7 +26,7 @@ fn names_are_taken_apart() {
 }
 
 #[test]
-fn an_issued_certificate_says_what_the_draft_said() {
+fn issued_certificate_matches_draft() {
     let (issuer, key) = (ToyKey::new("/a", "issuer"), ToyKey::new("/a/b", "key"));
     let certificate = key.certified_by(&issuer, VALID);
     assert_eq!(certificate.name().to_string(), "/a/b/KEY/k/NA/v=7");
@@ -51,7 +51,7 @@ fn validity_includes_its_ends() {
 }
 
 #[test]
-fn what_is_no_certificate_is_refused() {
+fn invalid_certificates_are_refused() {
     assert!(matches!(Certificate::decode(b"\x06\x00"), Err(CertificateError::NotData(_))));
     let data = |uri: &str, content_type, content: &[u8]| {
         let data = Data::new(name(uri)).content_type(content_type).content(content);
@@ -65,7 +65,7 @@ fn what_is_no_certificate_is_refused() {
 }
 
 #[test]
-fn unfit_drafts_are_refused() {
+fn invalid_drafts_are_refused() {
     let signer = ToyKey::new("/a", "key");
     let draft = |key_name, public_key| CertificateDraft {
         key_name,

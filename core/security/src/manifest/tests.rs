@@ -33,7 +33,7 @@ fn every_segment_of_an_object_is_listed() {
 }
 
 #[test]
-fn parts_of_the_second_level_list_those_of_the_first() {
+fn second_level_lists_first_level() {
     let (shape, segments) = (shape(3, 2), digests(13));
     let leaves: Vec<_> = encode_parts(&segments, shape, 1).collect();
     let of_leaves: Vec<Digest> = leaves.iter().map(|leaf| crate::sha256(&[leaf])).collect();
@@ -56,7 +56,7 @@ fn parts_of_the_second_level_list_those_of_the_first() {
         (DigestLookup::Absent, DigestLookup::Absent)
     );
     assert_eq!(manifest.digest_of(0, 12), DigestLookup::Found(segments[12]));
-    // No level can pass for another, nor a part for one of a flat manifest.
+    // A part of one level is not accepted for another, nor one of a flat manifest.
     let flat = &mut DigestManifest::new(ManifestShape { levels: 1, ..shape }, 13);
     assert_eq!(flat.add_part(PartId::leaf(0), &leaves[0]), Err(ManifestError::Inconsistent));
     let top = manifest.add_part(PartId { level: 2, number: 0 }, &leaves[0]);
@@ -64,13 +64,13 @@ fn parts_of_the_second_level_list_those_of_the_first() {
 }
 
 #[test]
-fn a_full_part_fits_into_a_packet_under_a_long_name() {
+fn full_part_fits_into_a_packet() {
     let mut versioned = Name::new();
     versioned.append_generic(&[b'n'; 400]).append_version(u64::MAX);
     let content = encode_parts(&digests(DIGESTS_PER_PART), FLAT, 1).next().unwrap();
     let name = part_name(versioned.as_view(), PartId { level: 2, number: u64::MAX });
     let wire = sign_data(&Data::new(name).content(content), &DigestSigner).unwrap();
-    // An RSA signature has 224 octets more than a digest; the rest is for the KeyLocator.
+    // An RSA signature has 224 octets more than a digest. The rest is for the KeyLocator.
     assert!(wire.len() + 224 + 120 <= PACKET_SIZE_MAX, "{}", wire.len());
 }
 
@@ -82,9 +82,9 @@ fn part_names_follow_the_versioned_name() {
     assert_eq!(name(2), "/a/v=1/32=manifest/seq=2/seg=2");
 }
 
-/// The octets that the module's table states, one by one.
+/// The octets are those of the module's table, one by one.
 #[test]
-fn a_part_is_what_its_table_says() {
+fn part_has_documented_octets() {
     let part = ManifestPart { shape: shape(3, 2), level: 1, first: 300, digests: &[[7; 32]] };
     let stated = [135, 1, 1, 129, 1, 3, 137, 1, 2, 139, 1, 1, 131, 2, 1, 44, 133, 32];
     assert_eq!(part.encode(), [&stated[..], &[7; 32]].concat());
@@ -95,7 +95,7 @@ fn a_part_is_what_its_table_says() {
 }
 
 #[test]
-fn parts_that_do_not_fit_are_refused() {
+fn inconsistent_parts_are_refused() {
     let part = |digests_per_part, first, digests: &[Digest]| {
         ManifestPart { shape: shape(digests_per_part, 1), level: 1, first, digests }.encode()
     };
@@ -140,7 +140,7 @@ fn malformed_parts_are_refused() {
 
 proptest! {
     #[test]
-    fn decoding_returns_what_was_encoded(
+    fn decodes_what_it_encodes(
         per_part in 1..=DIGESTS_PER_PART_MAX,
         levels in 1..=LEVELS_MAX,
         first: u64,
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn no_content_makes_it_panic(content: Vec<u8>, level in 1..=LEVELS_MAX, number: u64) {
+    fn random_content_causes_no_panic(content: Vec<u8>, level in 1..=LEVELS_MAX, number: u64) {
         let mut manifest = DigestManifest::new(FLAT, 1 << 20);
         let _ = manifest.add_part(PartId { level, number }, &content);
         let _ = manifest.digest_of(level - 1, number);

@@ -25,7 +25,7 @@ fn check(anchors: &Anchors, uri: &str, signer: &dyn Signer) -> Result<Name, Trus
 }
 
 #[test]
-fn an_anchor_signs_below_its_identity_only() {
+fn anchor_signs_only_below_its_identity() {
     let key = ToyKey::new("/a", "key");
     let anchors = anchors(&[key.self_signed()]);
     assert_eq!(check(&anchors, "/a/b/c", &key), Ok(name("/a/KEY/k/self/v=7")));
@@ -36,7 +36,7 @@ fn an_anchor_signs_below_its_identity_only() {
 }
 
 #[test]
-fn locators_name_the_key_in_all_the_ways_in_use() {
+fn all_forms_of_locators_name_the_key() {
     let key = ToyKey::new("/a", "key");
     let anchors = anchors(&[key.self_signed()]);
     for uri in ["/a/KEY/k", "/a/KEY/k/self/v=7", "/a/KEY/k/other/v=9", "/a/KEY/k/self", "/a"] {
@@ -51,7 +51,7 @@ fn locators_name_the_key_in_all_the_ways_in_use() {
     assert_eq!(check(&anchors, "/a/b", &DigestSigner), Err(TrustError::NoKeyLocator));
 }
 
-/// Signs as [`ToyKey`], but names the key by its digest.
+/// Signs as [`ToyKey`] does, but names the key by its digest.
 struct ByDigest(ToyKey);
 
 impl Signer for ByDigest {
@@ -106,7 +106,7 @@ fn certificates_are_accepted_up_the_chain() {
 }
 
 #[test]
-fn certificates_that_nobody_vouches_for_are_refused() {
+fn uncertified_certificates_are_refused() {
     let root = ToyKey::new("/a", "root");
     let mut anchors = anchors(&[root.self_signed()]);
     let mut refusal = |certificate| anchors.accept(certificate, &ToyFactory, NOW_S).unwrap_err();
@@ -151,7 +151,7 @@ fn identity_uri(key: &ToyKey) -> Name {
 }
 
 #[test]
-fn first_use_is_remembered_and_a_change_noticed() {
+fn first_use_is_remembered_and_changes_detected() {
     let mut known = KnownSigners::default();
     let object = name("/a/file");
     assert_eq!(known.decide(object.as_view(), &[1; 32]), SignerStatus::FirstUse);
@@ -179,8 +179,8 @@ fn policy(anchors: Anchors, needs_anchor: bool) -> TrustPolicy {
     TrustPolicy::new(anchors, needs_anchor, KnownSigners::default(), None, &ToyFactory)
 }
 
-/// Decides about `data`; what is fetched is served from `served`, in that order. Says how often
-/// that was, and what it came to. All but the first time it must be fresh.
+/// Decides about `data`. Packets to fetch come from `served`, in this order. Returns the number of
+/// fetches and the decision. All fetches but the first must be fresh.
 fn decide(
     policy: &mut TrustPolicy,
     wire: &[u8],
@@ -201,9 +201,9 @@ fn decide(
     }
 }
 
-/// Anybody can make a certificate of that name, with a key of his own.
+/// Anyone can create a certificate with this name and a key of their own.
 #[test]
-fn a_forged_certificate_does_not_stand_for_the_signers() {
+fn forged_certificate_does_not_replace_signers() {
     let owner = ToyKey::new("/owner", "key");
     let forged = ToyKey { secret: "forger".into(), ..owner.clone() }.self_signed();
     let damaged = {
@@ -215,21 +215,23 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
     for bad in [&forged, &damaged] {
         let mut policy = policy(Anchors::default(), false);
         let (count, decision) = decide(&mut policy, &wire, &[bad, &owner.self_signed()]);
-        let TrustDecision::Accept(verifier) = decision else { panic!("the right one came") };
+        let TrustDecision::Accept(verifier) = decision else {
+            panic!("the right certificate was served")
+        };
         assert_eq!(count, 2);
         crate::verify_data(&DataView::decode(&wire).unwrap(), &*verifier).unwrap();
         let digest = owner.self_signed().public_key_digest();
-        assert_eq!(policy.signers[0].key_digest, Some(digest), "nobody else is remembered");
+        assert_eq!(policy.signers[0].key_digest, Some(digest), "no other signer is remembered");
     }
     let (count, decision) =
         decide(&mut policy(Anchors::default(), false), &wire, &[&damaged, &damaged, &damaged]);
     assert!(matches!(decision, TrustDecision::Refuse(_)));
-    assert_eq!(count, 3, "it is asked for a bounded number of times");
+    assert_eq!(count, 3, "it is fetched a limited number of times");
 }
 
-/// A packet that names a signer who has not signed it does not spoil the signer's certificate.
+/// A packet that names a wrong signer does not affect the signer's certificate.
 #[test]
-fn a_forged_packet_does_not_make_the_certificate_wrong() {
+fn forged_packet_does_not_reject_certificate() {
     let owner = ToyKey::new("/owner", "key");
     let forger = ToyKey { secret: "forger".into(), ..owner.clone() };
     let mut policy = policy(Anchors::default(), false);
@@ -243,7 +245,7 @@ fn a_forged_packet_does_not_make_the_certificate_wrong() {
 }
 
 #[test]
-fn a_certificate_that_no_anchor_vouches_for_is_asked_for_again() {
+fn uncertified_certificate_is_fetched_again() {
     let root = ToyKey::new("/a", "root");
     let leaf = ToyKey::new("/a/b", "leaf");
     let forger = ToyKey { secret: "forger".into(), ..root.clone() };
@@ -257,5 +259,5 @@ fn a_certificate_that_no_anchor_vouches_for_is_asked_for_again() {
     let mut trust = policy(anchors(&[root.self_signed()]), true);
     let (count, decision) = decide(&mut trust, &wire, &[&forged; 9]);
     assert!(matches!(decision, TrustDecision::Refuse(_)));
-    assert_eq!(count, 3, "it is asked for a bounded number of times");
+    assert_eq!(count, 3, "it is fetched a limited number of times");
 }

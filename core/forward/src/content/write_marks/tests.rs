@@ -36,7 +36,7 @@ impl Path {
         }
     }
 
-    /// One Data comes, and what its time lets the disk write is written.
+    /// One Data packet arrives, and the disk writes what it can in the meantime.
     fn step(&mut self, rtt_ns: u64) {
         let gap_s = DATA_BYTES as f64 / self.rate;
         self.now = self.now.plus_ns((gap_s * 1e9) as u64);
@@ -62,7 +62,7 @@ impl Path {
 }
 
 #[test]
-fn a_reader_comes_to_the_rate_of_the_disk() {
+fn consumer_converges_to_the_disk_rate() {
     for disk_rate in [12e6, 40e6, 100e6, 200e6] {
         for rtt_ns in [200_000, 5_000_000] {
             let mut path = Path::new(disk_rate);
@@ -83,7 +83,7 @@ fn a_reader_comes_to_the_rate_of_the_disk() {
 }
 
 #[test]
-fn nothing_is_marked_while_the_disk_keeps_up() {
+fn marks_nothing_while_the_disk_keeps_up() {
     let mut path = Path::new(400e6);
     for _ in 0..500_000 {
         path.step(200_000);

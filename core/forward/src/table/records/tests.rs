@@ -23,7 +23,7 @@ fn up(record: OutRecord) -> Up {
     (face.0, nonce, sent_at, expiry, nacked, flight.packed(), is_sent_once, strategy_state)
 }
 
-/// An entry, and plain vectors that are to hold the same.
+/// An entry, and plain vectors that must hold the same records.
 struct Fixture {
     pit: Pit,
     entry: u32,
@@ -149,7 +149,7 @@ fn random_downstream(rng: &mut Rng) -> InRecord {
 }
 
 #[test]
-fn records_are_the_same_wherever_they_lie() {
+fn inline_and_listed_records_are_equal() {
     for seed in 0..500 {
         let mut fixture = Fixture::new(seed);
         let empty = fixture.pit.bytes() - fixture.pit.entry(fixture.entry).bytes();
@@ -159,11 +159,7 @@ fn records_are_the_same_wherever_they_lie() {
         }
         fixture.check();
         let taken = fixture.pit.entry(fixture.entry).bytes();
-        assert_eq!(
-            fixture.pit.bytes(),
-            empty + taken,
-            "what an entry takes is what the PIT counts"
-        );
+        assert_eq!(fixture.pit.bytes(), empty + taken, "the PIT counts the memory of its entries");
         fixture.pit.remove(fixture.entry);
         let left = fixture.pit.bytes();
         fixture.pit.insert(
@@ -176,7 +172,7 @@ fn records_are_the_same_wherever_they_lie() {
         let again = fixture.pit.entry(fixture.entry);
         assert!(
             again.lists().is_none() && !again.has_upstreams(),
-            "nothing is left of the one before"
+            "nothing of the previous entry is left"
         );
         assert!(fixture.pit.bytes() > left);
     }

@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// What may happen to a router with disks.
+/// An event of a router with disks.
 #[derive(Clone, Debug)]
-enum Happening {
+enum DiskEvent {
     Interest { face: u64, name: u8, prefix: bool, fresh: bool },
     Data { face: u64, name: u8, freshness_ms: u64 },
     Nack { name: u8 },
@@ -13,18 +13,18 @@ enum Happening {
     Pass { ms: u64 },
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = DiskEvent> {
     let face = || 256..260_u64;
     prop_oneof![
         6 => (face(), 0..24_u8, any::<bool>(), any::<bool>()).prop_map(
-            |(face, name, prefix, fresh)| Happening::Interest { face, name, prefix, fresh }),
+            |(face, name, prefix, fresh)| DiskEvent::Interest { face, name, prefix, fresh }),
         4 => (face(), 0..24_u8, 0..50_u64)
-            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
-        1 => (0..24_u8).prop_map(|name| Happening::Nack { name }),
-        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| Happening::Disk { which, fault }),
-        1 => (face(), 0..40_u64).prop_map(|(face, ms)| Happening::Label { face, ms }),
-        3 => (0..20_u64).prop_map(|ms| Happening::Pass { ms }),
-        1 => (0..5_000_u64).prop_map(|ms| Happening::Pass { ms }),
+            .prop_map(|(face, name, freshness_ms)| DiskEvent::Data { face, name, freshness_ms }),
+        1 => (0..24_u8).prop_map(|name| DiskEvent::Nack { name }),
+        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| DiskEvent::Disk { which, fault }),
+        1 => (face(), 0..40_u64).prop_map(|(face, ms)| DiskEvent::Label { face, ms }),
+        3 => (0..20_u64).prop_map(|ms| DiskEvent::Pass { ms }),
+        1 => (0..5_000_u64).prop_map(|ms| DiskEvent::Pass { ms }),
     ]
 }
 
@@ -39,8 +39,8 @@ fn name_of(number: u8) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// Whatever happens, no face gets more Data and Nacks than it has asked, Data is what was asked
-    /// for, and in the end nothing waits any more, here or beside the PIT.
+    /// In any sequence of events, no face gets more Data and Nacks than it has requested. Data
+    /// matches its Interest. In the end nothing waits, in the PIT or elsewhere.
     #[test]
     fn everything_ends(
         happenings in proptest::collection::vec(happening(), 1..160),
@@ -56,14 +56,14 @@ proptest! {
         let mut fixture = DiskFixture::with(busy, capacity, 2, |_| {});
         fixture.route("/d", &[(U, 0), (V, 1)]);
         let mut credit = alloc::collections::BTreeMap::<FaceId, i64>::new();
-        let mut note = |happening: Option<&Happening>, out: &[OutPacket]| {
-            if let Some(Happening::Interest { face, .. }) = happening {
+        let mut note = |happening: Option<&DiskEvent>, out: &[OutPacket]| {
+            if let Some(DiskEvent::Interest { face, .. }) = happening {
                 *credit.entry(FaceId(*face)).or_default() += 1;
             }
             for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
                 let left = credit.entry(packet.face).or_default();
                 *left -= 1;
-                assert!(*left >= 0, "{} gets more than it asked for", packet.face);
+                assert!(*left >= 0, "{} gets more than it requested", packet.face);
             }
         };
         for happening in &happenings {
@@ -91,23 +91,23 @@ proptest! {
 }
 
 impl DiskFixture {
-    fn play(&mut self, happening: &Happening) -> Vec<OutPacket> {
+    fn play(&mut self, happening: &DiskEvent) -> Vec<OutPacket> {
         match *happening {
-            Happening::Interest { face, name, prefix, fresh } => {
+            DiskEvent::Interest { face, name, prefix, fresh } => {
                 self.nonce += 1;
                 let mut ask = Ask::new(&name_of(name), self.nonce);
                 ask.can_be_prefix = prefix;
                 ask.must_be_fresh = fresh;
                 self.ask(FaceId(face), &ask)
             }
-            Happening::Data { face, name, freshness_ms } => {
+            DiskEvent::Data { face, name, freshness_ms } => {
                 self.answer(FaceId(face), data(&name_of(name), freshness_ms))
             }
-            Happening::Nack { name } => {
+            DiskEvent::Nack { name } => {
                 let interest = Packet::from(Ask::new(&name_of(name), self.nonce).wire());
                 self.nack(U, NackReason::Congestion, &interest)
             }
-            Happening::Disk { which, fault } => {
+            DiskEvent::Disk { which, fault } => {
                 self.collect();
                 let Some(op) = self.ops.remove(which) else { return Vec::new() };
                 let outcome = match fault {
@@ -120,12 +120,12 @@ impl DiskFixture {
                 self.done(op, outcome);
                 self.take()
             }
-            Happening::Label { face, ms } => {
+            DiskEvent::Label { face, ms } => {
                 let label = label(FaceId(face), ms);
                 self.fixture.handle(&mut [label]);
                 Vec::new()
             }
-            Happening::Pass { ms } => {
+            DiskEvent::Pass { ms } => {
                 self.pass_ms(ms);
                 self.take()
             }

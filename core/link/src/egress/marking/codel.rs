@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_begin_after_an_interval_and_come_closer() {
+    fn marks_start_after_interval_and_accelerate() {
         let mut codel = codel();
         // 5,000 to 6,000 bytes join within the target and a seventh more, so these packets are in
         // time.
@@ -192,7 +192,7 @@ mod tests {
 
     /// RFC 8289, 5.4: a queue of one packet is never late, however long its transmission takes.
     #[test]
-    fn a_queue_of_one_packet_is_never_late() {
+    fn queue_of_one_packet_is_never_late() {
         let mut codel = codel();
         let marks = (0..100).any(|second| {
             let now = Instant::from_ns(second * 1000 * MS);

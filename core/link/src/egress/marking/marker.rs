@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_shrink_with_the_root_of_the_marks() {
+    fn intervals_shrink_with_root_of_count() {
         assert_eq!(interval_by_root(100_000_000, 1), 100_000_000);
         assert_eq!(interval_by_root(100_000_000, 2), 70_710_678);
         assert_eq!(interval_by_root(100_000_000, 4), 50_000_000);

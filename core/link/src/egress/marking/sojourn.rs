@@ -67,7 +67,7 @@ mod tests {
     proptest! {
         /// Compares with a queue whose packets know when they arrived, served at a changing rate.
         #[test]
-        fn knows_whether_the_oldest_octet_is_late(
+        fn detects_late_oldest_byte(
             packets in prop::collection::vec((0u64..3_000, 1u64..2_000, 0u64..6_000), 1..300),
             span_us in 1u64..20_000,
         ) {

@@ -29,7 +29,7 @@ fn asking(uri: &str) -> Packet {
     Packet::from(Interest::new(name(uri)).nonce(7).encode())
 }
 
-/// Something that begins as a Data of this name and has `len` octets or a few more.
+/// The beginning of a Data packet with this name, with about `len` bytes.
 fn data(uri: &str, len: usize) -> Packet {
     let mut body = tlv::Writer::with_capacity(len);
     body.tlv(tlv::NAME, name(uri).value());
@@ -39,7 +39,8 @@ fn data(uri: &str, len: usize) -> Packet {
     Packet::from(packet.into_vec())
 }
 
-/// A face with a queue of 100,000 octets: shaping begins at 60,000, all waits above 90,000.
+/// A face with a queue of 100,000 bytes. Shaping begins at 60,000, and all Interests are delayed
+/// above 90,000.
 fn shaping(options: &str) -> Link {
     shaping_by(options, 1)
 }
@@ -73,7 +74,7 @@ fn drain(link: &mut Link) {
     link.frames_sent(count);
 }
 
-/// Names of what is released at `now`.
+/// Names of the Interests released at `now`.
 fn released(link: &mut Link, now: Instant) -> Vec<String> {
     link.poll(now);
     core::iter::from_fn(|| link.take_released(now))
@@ -82,14 +83,14 @@ fn released(link: &mut Link, now: Instant) -> Vec<String> {
 }
 
 #[test]
-fn the_probability_is_that_of_fig_3() {
+fn probability_follows_fig_3() {
     let fisp = Fisp::new(&FispConfig { capacity_bytes: 1_000_000, ..FispConfig::default() }, 0);
     for (required_bytes, probability) in
         [(600_000, 0.3), (675_000, 0.55), (750_000, 0.8), (810_000, 1.0), (900_000, 1.3)]
     {
         assert!((fisp.delay_probability(required_bytes) - probability).abs() < 1e-9);
     }
-    // Drawn: a flow that fills the queue by itself, and one Interest more.
+    // Random delay: a flow that fills the queue on its own, and one more Interest.
     for (queue_bytes, probability) in [(61_000, 0.333), (66_000, 0.5), (72_000, 0.7)] {
         let held = (0..1000).filter(|&seed| {
             let mut link = shaping_by("gamma=0", seed);
@@ -105,11 +106,14 @@ fn the_probability_is_that_of_fig_3() {
 }
 
 #[test]
-fn below_the_minimum_all_pass_and_above_the_maximum_none() {
+fn passes_all_below_min_and_none_above_max() {
     let mut link = shaping("");
     link.set_socket_backlog(59_000);
-    assert!((0..100).all(|_| passes(&mut link, START, "/a/b/1")), "one of a name asks once");
-    // Data of 8192 octets is expected at first: 0.6 times 7 of it makes 34,406 more.
+    assert!(
+        (0..100).all(|_| passes(&mut link, START, "/a/b/1")),
+        "Interests for one name count once"
+    );
+    // Data of 8192 bytes is expected at first: 0.6 times 7 of them is 34,406 bytes more.
     let mut link = shaping("");
     link.set_socket_backlog(56_000);
     let count = (0..100).take_while(|i| passes(&mut link, START, &format!("/a/b/{i}"))).count();
@@ -119,35 +123,35 @@ fn below_the_minimum_all_pass_and_above_the_maximum_none() {
 }
 
 #[test]
-fn between_them_only_flows_beyond_their_share_wait() {
+fn delays_flows_above_their_share() {
     let mut link = shaping("p0=1");
     assert!(passes(&mut link, START, "/heavy/flow/1"));
     for _ in 0..70 {
         answer(&mut link, START, data("/heavy/flow/1", 992));
     }
     assert!(!passes(&mut link, at_ms(10), "/heavy/flow/2"));
-    // 8192 octets each, of which 0.6 count: up to the maximum.
+    // 8192 bytes each, counted with 0.6, up to the maximum.
     assert!(passes(&mut link, at_ms(10), "/light/flow/1"));
     assert!(passes(&mut link, at_ms(10), "/light/flow/2"));
     assert!(passes(&mut link, at_ms(10), "/light/flow/3"));
 }
 
 #[test]
-fn the_average_follows_the_queue_in_ten_milliseconds() {
+fn average_follows_queue_in_10_ms() {
     let mut link = shaping("gamma=0 p0=1");
     assert!(passes(&mut link, START, "/a/a/1"));
     for _ in 0..70 {
         answer(&mut link, START, data("/a/a/1", 992));
     }
-    assert!(passes(&mut link, at_ms(0), "/a/a/2"), "the average is 0 yet");
+    assert!(passes(&mut link, at_ms(0), "/a/a/2"), "the average is still 0");
     assert!(passes(&mut link, at_ms(2), "/a/a/3"));
     assert!(!passes(&mut link, at_ms(12), "/a/a/4"));
 }
 
-/// Regression: each flush of a reliable face put off when held Interests are looked at, so that a
-/// neighbour with a thousand frames a second kept them waiting.
+/// Regression: each flush of a reliable face postponed the check of delayed Interests. A neighbour
+/// with a thousand frames a second kept them waiting.
 #[test]
-fn telling_the_time_puts_no_release_off() {
+fn set_now_does_not_postpone_release() {
     let mut link = shaping("gamma=0");
     link.set_socket_backlog(95_000);
     assert!(!passes(&mut link, START, "/a/a/0"));
@@ -156,7 +160,7 @@ fn telling_the_time_puts_no_release_off() {
 }
 
 #[test]
-fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
+fn releases_after_interval_if_there_is_room() {
     let mut link = shaping("gamma=0");
     link.set_socket_backlog(95_000);
     for number in 0..3 {
@@ -169,7 +173,7 @@ fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
     assert_eq!(released(&mut link, at_ms(51)), ["/a/a/0", "/a/a/1", "/a/a/2"]);
     assert_eq!((link.next_wakeup(), link.has_delayed_interests()), (None, false));
 
-    // What comes later has waited less.
+    // Later Interests have waited less.
     link.set_socket_backlog(95_000);
     assert!(!passes(&mut link, at_ms(100), "/a/a/3"));
     assert!(!passes(&mut link, at_ms(105), "/a/a/4"));
@@ -182,7 +186,7 @@ fn a_delayed_interest_goes_after_the_interval_once_there_is_room() {
 }
 
 #[test]
-fn below_the_release_threshold_all_go_at_once_as_far_as_there_is_room() {
+fn releases_all_below_release_threshold() {
     let mut link = shaping("gamma=0");
     link.set_socket_backlog(95_000);
     for number in 0..20 {
@@ -200,32 +204,32 @@ fn below_the_release_threshold_all_go_at_once_as_far_as_there_is_room() {
         assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
     }
     link.set_socket_backlog(0);
-    // 8192 octets each up to 90,000.
+    // 8192 bytes each, up to 90,000.
     assert_eq!(released(&mut link, at_ms(20)).len(), 11);
 }
 
-/// Paper chopcop, 3.2, fourth phase: what goes on raises Q, but not above the maximum here.
+/// Paper chopcop, 3.2, fourth phase: released Interests raise Q, but not above the maximum here.
 #[test]
-fn what_is_released_makes_none_of_the_rest_wait() {
+fn release_does_not_delay_the_rest() {
     let mut link = shaping("gamma=1 interval=10s");
     link.set_socket_backlog(95_000);
     for number in 0..9 {
         assert!(!passes(&mut link, START, &format!("/a/a/{number}")));
     }
     link.set_socket_backlog(0);
-    // 9 times 8192 octets: below the maximum of 90,000.
+    // 9 times 8192 bytes: below the maximum of 90,000.
     link.poll(at_ms(20));
     assert_eq!(released(&mut link, at_ms(40)).len(), 9);
 }
 
 #[test]
-fn answers_and_time_make_room() {
+fn answers_and_expiry_make_room() {
     let mut link = shaping("gamma=1");
     let fill = |link: &mut Link, now, from: u64| {
         (from..).take_while(|i| passes(link, now, &format!("/a/a/{i}"))).count()
     };
     assert_eq!(fill(&mut link, START, 0), 11);
-    // A Nack brings nothing, so that the next ones are expected to bring less.
+    // A Nack brings no Data, so less is expected of the next ones.
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     link.enqueue(START, nack, asking("/a/a/0")).unwrap();
     drain(&mut link);
@@ -237,8 +241,8 @@ fn answers_and_time_make_room() {
     drain(&mut link);
     let more = fill(&mut link, at_ms(20), 100);
     assert!(more > 25, "Data is smaller than it was thought to be, but only {more} pass");
-    // After half a second others have the room; the flow itself has its share open, and gets one
-    // Interest at a time through. After 4 s nothing is waited for.
+    // After half a second, other flows have the room. The flow itself has used its share, and gets
+    // one Interest at a time through. After 4 s the Interests are no longer waited for.
     let mut link = shaping("gamma=1");
     assert_eq!(fill(&mut link, START, 0), 11);
     assert!(!passes(&mut link, at_ms(100), "/b/b/1") && !passes(&mut link, at_ms(100), "/a/a/12"));
@@ -246,15 +250,19 @@ fn answers_and_time_make_room() {
     assert_eq!(released(&mut link, at_ms(501)), ["/a/a/11", "/b/b/1"]);
     assert_eq!(released(&mut link, at_ms(999)), [""; 0]);
     assert_eq!(released(&mut link, at_ms(1002)), ["/a/a/12"]);
-    // A third of 90,000 octets: the other flow, and one that may come, have as much.
-    assert_eq!(fill(&mut link, at_ms(4005), 100), 2, "beside the two that are open still");
-    // For another 4 s; then it is as if nothing had been.
-    assert_eq!(released(&mut link, at_ms(20_000)), [""; 0], "its own time is over");
+    // A third of 90,000 bytes: the other flow, and one that may appear, have the same share.
+    assert_eq!(
+        fill(&mut link, at_ms(4005), 100),
+        2,
+        "in addition to the two that are still unanswered"
+    );
+    // For another 4 s. Then all effects are over.
+    assert_eq!(released(&mut link, at_ms(20_000)), [""; 0], "its own lifetime is over");
     assert_eq!(fill(&mut link, at_ms(20_000), 1000), 11);
 }
 
 #[test]
-fn an_interest_that_nobody_waits_for_any_longer_does_not_go() {
+fn expired_interest_is_not_released() {
     let mut link = shaping("");
     link.set_socket_backlog(95_000);
     let short = Interest::new(name("/a/a/1")).lifetime_ms(100).encode();
@@ -267,7 +275,7 @@ fn an_interest_that_nobody_waits_for_any_longer_does_not_go() {
 }
 
 #[test]
-fn beyond_the_bound_the_flow_with_most_gets_nacks() {
+fn full_queue_refuses_the_largest_flow() {
     let mut link = shaping("held_max=3");
     link.set_socket_backlog(95_000);
     for number in 0..3 {
@@ -276,7 +284,7 @@ fn beyond_the_bound_the_flow_with_most_gets_nacks() {
     let header = LpHeader { pit_token: PitToken::new(b"token").unwrap(), ..LpHeader::default() };
     let frame = Packet::from(header.encode(&LpFraming::BARE, &[], Some(&asking("/a/a/3"))));
     assert!(matches!(receive(&mut link, START, frame), Received::Delayed));
-    assert!(!passes(&mut link, START, "/b/b/0"), "takes the place of /a/a/2");
+    assert!(!passes(&mut link, START, "/b/b/0"), "it replaces /a/a/2");
     let refused: Vec<_> = link
         .frames()
         .map(|frame| {
@@ -303,7 +311,7 @@ fn beyond_the_bound_the_flow_with_most_gets_nacks() {
 }
 
 #[test]
-fn management_hop_local_names_nacks_and_data_never_wait() {
+fn management_nacks_and_data_never_wait() {
     let mut link = shaping("");
     link.set_socket_backlog(1 << 30);
     assert!(passes(&mut link, START, "/localhost/nfd/faces/list"));
@@ -313,14 +321,14 @@ fn management_hop_local_names_nacks_and_data_never_wait() {
     for packet in [nack, data("/a/a/1", 100)] {
         assert!(matches!(receive(&mut link, START, packet), Received::Packet { .. }));
     }
-    // What is no Interest is the forwarder's to count.
+    // The forwarder counts packets that are not Interests.
     let malformed = Packet::from(&b"\x05\x02\x07\x00"[..]);
     assert!(matches!(receive(&mut link, START, malformed), Received::Packet { .. }));
     assert!(!passes(&mut link, START, "/a/a/1"));
 }
 
 #[test]
-fn data_with_a_longer_name_or_a_digest_answers_too() {
+fn data_answers_by_prefix_and_digest() {
     for interest in [
         Interest::new(name("/a/a")).can_be_prefix(true),
         Interest::new(name(&format!("/a/a/v/1/sha256digest={}", "ab".repeat(32)))),
@@ -336,11 +344,11 @@ fn data_with_a_longer_name_or_a_digest_answers_too() {
     }
 }
 
-/// Interests of two flows wait, whose Data has 1,000 and 8,000 octets.
+/// Interests of two flows wait, with Data of 1,000 and 8,000 bytes.
 #[test]
-fn the_order_of_leaving_is_fair_in_octets_of_data() {
+fn release_order_is_fair_in_bytes() {
     let mut link = shaping("gamma=0");
-    // Each flow is remembered while an Interest of it is open.
+    // A flow is remembered while one of its Interests is unanswered.
     assert!(passes(&mut link, START, "/small/x/open") && passes(&mut link, START, "/large/x/open"));
     for flow in ["small", "large"] {
         for number in 0..80 {
@@ -370,7 +378,7 @@ fn the_order_of_leaving_is_fair_in_octets_of_data() {
 }
 
 #[test]
-fn a_flood_of_flows_is_bounded_and_forgotten() {
+fn number_of_flows_is_limited() {
     let shaping = "fisp capacity=1GB held_max=100".parse().unwrap();
     let ShapingConfig::Fisp(config) = shaping else { panic!("{shaping:?}") };
     let mut fisp = Fisp::new(&config, 3);
@@ -386,11 +394,11 @@ fn a_flood_of_flows_is_bounded_and_forgotten() {
         fisp.on_answer(&data(&format!("/flow/{number}/1"), 1000), 1000, 0);
     }
     fisp.advance(at_ms(3999), 0);
-    assert_eq!(fisp.flows.count(), 1, "all others, of which 2500 Interests are open");
+    assert_eq!(fisp.flows.count(), 1, "the overflow flow, with 2500 unanswered Interests");
     fisp.advance(at_ms(4001), 0);
     assert_eq!((fisp.flows.count(), fisp.flows.required_bytes(1000)), (1, 0));
 
-    // More than can be counted wait.
+    // More Interests wait than can be counted.
     let held = (0..70_000)
         .filter(|&number| !matches!(ask(&mut fisp, at_ms(9000), number), ShapingOutcome::Pass(..)));
     assert_eq!(held.count(), 70_000 - (1 << 16));
@@ -398,7 +406,7 @@ fn a_flood_of_flows_is_bounded_and_forgotten() {
 }
 
 #[test]
-fn what_waits_counts_as_memory_and_goes_first() {
+fn delayed_interests_count_as_memory() {
     let mut link = shaping("");
     link.set_socket_backlog(95_000);
     for number in 0..10 {
@@ -415,10 +423,10 @@ fn what_waits_counts_as_memory_and_goes_first() {
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 11 - dropped);
 }
 
-/// What is known of Interests that went on and were not answered is memory, too: it is given back
-/// when it is over, and before packets that wait are dropped.
+/// The state of unanswered Interests is memory too. It is freed when they are over, and before
+/// waiting packets are dropped.
 #[test]
-fn what_is_pending_counts_as_memory() {
+fn pending_interests_count_as_memory() {
     let mut link = shaping("capacity=1GB");
     let idle = link.egress_memory_bytes();
     let ask = |link: &mut Link, now| {
@@ -435,7 +443,7 @@ fn what_is_pending_counts_as_memory() {
     assert!(!passes(&mut link, START, "/b/a/1"), "it waits");
     link.shed_egress(pending / 2, false);
     assert!(link.egress_memory_bytes() <= idle + 3000 && link.frames().len() == 1);
-    assert!(link.has_delayed_interests(), "no packet has to go");
+    assert!(link.has_delayed_interests(), "no packet is dropped");
     link.set_socket_backlog(0);
     assert_eq!(released(&mut link, at_ms(10)), ["/b/a/1"]);
     link.discard_all();
@@ -453,7 +461,7 @@ fn what_is_pending_counts_as_memory() {
 }
 
 #[test]
-fn another_configuration_loses_nothing() {
+fn reconfiguration_keeps_delayed_interests() {
     let mut link = shaping("");
     link.set_socket_backlog(95_000);
     for number in 0..5 {
@@ -470,7 +478,7 @@ fn another_configuration_loses_nothing() {
 }
 
 #[test]
-fn the_text_form() {
+fn parses_text_form() {
     assert_eq!("none".parse(), Ok(ShapingConfig::None));
     assert_eq!("fisp".parse(), Ok(ShapingConfig::Fisp(FispConfig::default())));
     let text = "fisp capacity=2MB gamma=0.5 release=0.1 min=0.4 max=0.7 p0=0.1 interval=5ms \
@@ -505,9 +513,9 @@ fn the_text_form() {
 }
 
 proptest! {
-    /// Whatever comes, whenever: no panic, bounds hold, and no Interest is lost without a count.
+    /// With any events at any time: no panic, limits hold, and no Interest is lost without a count.
     #[test]
-    fn anything_in_any_order(
+    fn random_events_keep_invariants(
         steps in prop::collection::vec((0u8..8, 0u32..30, 0u64..6_000_000_000), 1..300),
         seed in any::<u64>(),
     ) {
@@ -527,7 +535,7 @@ proptest! {
                 4 => link.set_socket_backlog(gap_ns % 200_000),
                 5 => answer(&mut link, now, data(&format!("{uri}/more"), number as usize * 300)),
                 6 => answer(&mut link, now, data(&uri, number as usize * 300)),
-                // Also far ahead.
+                // Also far in the future.
                 _ => now = now.plus_ns(if number == 0 { u64::MAX / 1000 } else { gap_ns }),
             }
             if number % 2 == 0 {
@@ -550,9 +558,9 @@ proptest! {
     }
 }
 
-/// An abuser that has asked for what is refused is expected to get Data all the same.
+/// An abuser that has requested refused content is expected to get Data all the same.
 #[test]
-fn nacks_open_no_gate() {
+fn nacks_do_not_lower_expected_data() {
     let mut link = shaping("");
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     for number in 0..200 {

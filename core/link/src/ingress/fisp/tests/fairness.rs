@@ -2,14 +2,15 @@
 
 use super::*;
 
-/// Ten receivers behind a face of 8 Mbit/s, their Data 20 ms away. What each gets, in octets.
+/// Ten receivers behind a face of 8 Mbit/s, 20 ms from their Data, and the bytes that each
+/// receives.
 struct Crowd {
     link: Link,
     now: Instant,
-    /// Data that is on its way to the face, and when it comes.
+    /// Data in flight to the face, and its arrival.
     coming: VecDeque<(Instant, Packet)>,
     got_bytes: Vec<u64>,
-    /// Data for which the queue, of 100,000 octets, had no room.
+    /// Data for which the queue of 100,000 bytes had no room.
     lost: u64,
 }
 
@@ -19,7 +20,7 @@ impl Crowd {
         Self { link, now: START, coming: VecDeque::new(), got_bytes: vec![0; 10], lost: 0 }
     }
 
-    /// Nothing answers the names that say so.
+    /// Names with `dead` are not answered.
     fn on_interest(&mut self, packet: &[u8]) {
         let uri = weir_wire::InterestView::decode(packet).unwrap().name.to_string();
         if uri.ends_with("dead") {
@@ -28,12 +29,12 @@ impl Crowd {
         self.coming.push_back((self.now.plus_ns(20 * NS_PER_MS), data(&uri, 992)));
     }
 
-    /// A millisecond in which receiver `i` sends `asks[i]` Interests.
+    /// Simulates a millisecond in which receiver `i` sends `asks[i]` Interests.
     fn step(&mut self, number: u64, asks: &[u64]) {
         self.step_with(number, asks, 0);
     }
 
-    /// The same with `dead` Interests of the first one for what nothing answers before.
+    /// The same, after `dead` Interests of the first receiver for names that nothing answers.
     fn step_with(&mut self, number: u64, asks: &[u64], dead: u64) {
         for nth in 0..dead {
             let received =
@@ -61,7 +62,7 @@ impl Crowd {
                 false => answer(&mut self.link, self.now, packet),
             }
         }
-        // A millisecond of the line: one Data. Nacks cost next to nothing.
+        // The line transmits one Data in a millisecond. Nacks are nearly free.
         let mut left = 1;
         while left > 0
             && let Some(frame) = self.link.take_frame()
@@ -77,7 +78,7 @@ impl Crowd {
         self.now = self.now.plus_ns(NS_PER_MS);
     }
 
-    /// Jain's index of what they got.
+    /// Jain's fairness index of the received bytes.
     fn fairness(&self) -> f64 {
         let sum: u64 = self.got_bytes.iter().sum();
         let squares: u64 = self.got_bytes.iter().map(|bytes| bytes * bytes).sum();
@@ -85,9 +86,10 @@ impl Crowd {
     }
 }
 
-/// Nine ask for their tenth of the line and one for all of it, then all for more than there is.
+/// Nine receivers request their tenth of the line, and one requests all of it. Then all request
+/// more than there is.
 #[test]
-fn one_abuser_among_ten_takes_no_more_than_its_share() {
+fn abuser_gets_only_its_share() {
     for (others_every_ms, abuser) in [(10, 1), (10, 3), (4, 3)] {
         let mut crowd = Crowd::new("held_max=500");
         for number in 0..20_000 {
@@ -108,11 +110,11 @@ fn one_abuser_among_ten_takes_no_more_than_its_share() {
     }
 }
 
-/// One asks for names that nothing answers until those expire, and then for more Data than there is
-/// room for, again and again; or for both at once. It must not get more by it than its share, nor
+/// One receiver requests names that nothing answers until those expire, and then more Data than
+/// there is room for, repeatedly, or both at once. It must not get more than its share by this, nor
 /// keep the line from the others.
 #[test]
-fn expiry_buys_no_burst() {
+fn expired_interests_allow_no_burst() {
     for (period_ms, dead_ms, dead, live) in
         [(4500, 4100, 1, 5), (4500, 4100, 5, 5), (4000, 1, 100, 2), (4000, 4000, 2, 3)]
     {
@@ -130,7 +132,8 @@ fn expiry_buys_no_burst() {
             let sum: u64 = crowd.got_bytes.iter().sum();
             assert!(sum > 17_000_000, "the line is used: {sum}, {:?}", crowd.got_bytes);
             assert_eq!(crowd.lost, 0, "the queue does not overflow");
-            // Who gets less than its share by asking for what is not there harms itself alone.
+            // A receiver that gets less than its share by requesting missing names harms only
+            // itself.
             let others = crowd.got_bytes[1..].iter().sum::<u64>() / 9;
             crowd.got_bytes[0] = crowd.got_bytes[0].max(others);
             let fairness = crowd.fairness();
@@ -139,12 +142,12 @@ fn expiry_buys_no_burst() {
     }
 }
 
-/// Regression: a flow whose Interests lived for less than it takes them to be late was forgotten as
-/// soon as they had expired, with what held it to its share.
+/// Regression: a flow whose Interests expired before they were late was forgotten at once, together
+/// with the limit to its share.
 #[test]
-fn who_rests_is_still_held_to_its_share() {
+fn idle_flow_stays_limited_to_its_share() {
     let mut link = shaping("gamma=1 held_max=100");
-    // What goes on of twenty Interests that live for 300 ms and are not answered.
+    // The Interests that pass, of twenty with a lifetime of 300 ms and no answer.
     let mut burst = |ms: u64| {
         let goes_on = |nth: &u64| {
             let interest = Interest::new(name(&format!("/f/x/{ms}.{nth}"))).lifetime_ms(300);
@@ -160,9 +163,9 @@ fn who_rests_is_still_held_to_its_share() {
     assert_eq!(long_after, first, "and no longer");
 }
 
-/// The same without shaping: the measure can fail.
+/// The same without shaping, to show that the measure can fail.
 #[test]
-fn without_shaping_an_abuser_takes_what_it_asks_for() {
+fn abuser_wins_without_shaping() {
     let mut crowd = Crowd::new("");
     crowd.link = Link::new(LinkConfig::stream());
     for number in 0..5000 {
@@ -175,10 +178,10 @@ fn without_shaping_an_abuser_takes_what_it_asks_for() {
     assert!(crowd.lost > 1000, "the queue overflows");
 }
 
-/// Interests that nothing answers count for others no longer than half a second, and after the
-/// first there are never many that do.
+/// Unanswered Interests count for others for at most half a second, and after the first there are
+/// only a few.
 #[test]
-fn names_that_nothing_answers_keep_little_from_others() {
+fn unanswered_names_cost_others_little() {
     let mut link = shaping("gamma=1 held_max=100000");
     let mut numbers = 0..;
     let mut waited = 0;
