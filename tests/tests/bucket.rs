@@ -267,7 +267,7 @@ fn removed_objects_are_logged() {
     let _ = fixture.router.weir(&["get", "/f1", "-o", "none"]).failure();
     fixture.get("/f2", &sums[1]);
     let log = process.stop();
-    assert_eq!(log.matches("cannot be read: it is not there").count(), 1, "{log}");
+    assert_eq!(log.matches("cannot be read: it does not exist").count(), 1, "{log}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn file_outlives_router_and_producer() {
         get(&router, &name, "first");
         drop(producer);
         let log = router.process.stop();
-        assert!(log.contains("what was in memory is on the disks"), "{log}");
+        assert!(log.contains("memory has been written to the disks"), "{log}");
 
         let router = store.start(&host);
         let status = router.wait_for_idle_disks();
@@ -69,9 +69,9 @@ fn file_outlives_router_and_producer() {
         let status = router.disk_status();
         assert!(number(&status, "reads") > 1000 && status["damaged"] == 0, "{status}");
         let text = router.weir(&["status", "cs"]).success().output;
-        assert!(text.contains("on disk") && text.contains("2 disks, well"), "{text}");
+        assert!(text.contains("on disk") && text.contains("2 disks, ok"), "{text}");
         let log = router.process.stop();
-        assert!(log.contains("what is on the disks is read in"), "{log}");
+        assert!(log.contains("the index of the disks has been recovered"), "{log}");
     }
 }
 
@@ -351,7 +351,7 @@ fn truncated_disk_loses_only_the_cut_part() {
     file.set_len(3 * MIB as u64).expect("cut");
     drop(file);
     let near = pair.start();
-    assert!(near.process.log().contains("octets of"), "no warning:\n{}", near.process.log());
+    assert!(near.process.log().contains("bytes are left"), "no warning:\n{}", near.process.log());
     let status = near.disk_status();
     assert!(number(&status, "recovered") > 0, "{status}");
     pair.get(&near);
@@ -504,7 +504,7 @@ fn stalled_disk_is_bypassed() {
         thread::sleep(Duration::from_millis(100));
         pair.get(&near);
         let log = near.process.stop();
-        let told = ["a disk does not answer", "a disk did not answer"];
+        let told = ["a disk does not respond", "a disk was briefly unresponsive"];
         assert!(told.iter().any(|words| log.contains(words)), "{log}");
         fs::remove_file(host.path("near.stall0")).expect("removed");
         let near = pair.start();
@@ -550,7 +550,7 @@ fn second_signal_aborts_final_writes() {
     get(&router, &name, "copy");
     router.process.signal(Signal::SIGTERM);
     let log = router.process.finish().success().log;
-    assert!(log.contains("asked to stop once more"), "{log}");
+    assert!(log.contains("second request to stop"), "{log}");
 }
 
 #[test]

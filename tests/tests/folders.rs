@@ -185,10 +185,10 @@ fn skipped_entries_are_named() {
         ("pipe", "neither a file nor a directory"),
         ("out", "a link out of the directory; follow it with --follow-links"),
         ("folder-out", "a link out of the directory; follow it with --follow-links"),
-        ("dangling", "leads nowhere"),
+        ("dangling", "a broken link"),
         ("circle", "a link to a directory"),
     ] {
-        let line = format!("left out source/{name}: ");
+        let line = format!("skipped source/{name}: ");
         let line = log.lines().find(|found| found.starts_with(&line));
         assert!(line.is_some_and(|line| line.contains(reason)), "{name}:\n{log}");
     }
@@ -229,7 +229,7 @@ fn unreadable_files_are_named_and_skipped() {
     let producer = Process::start("weir put as another user", command);
     assert_eq!(producer.json_line()["skipped"], 2);
     for name in ["source/d1/f2", "source/d2"] {
-        producer.wait_for_output(&format!("left out {name}: Permission denied"));
+        producer.wait_for_output(&format!("skipped {name}: Permission denied"));
     }
     get(&router, "copy");
     closed.iter().for_each(|path| set_mode(path, 0o755));

@@ -68,7 +68,7 @@ fn store(size: &str) -> [&str; 4] {
 
 /// Checks that a store of 256 MiB got less memory than configured, and uses it.
 fn expect_less(router: &Router, limit: &str) {
-    expect_logged_once(router, "the system gives this process less memory than is configured");
+    expect_logged_once(router, "the system limits this process to less memory than is configured");
     assert!(log_count(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
     let served = serve(router, FILE_BYTES);
     expect_file(&router.host, &router.unix(), &served);
@@ -189,7 +189,7 @@ fn memory_thread_runs_without_low_priority() {
     let router = without_calls(&denied, || Router::start(&host));
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_logged_once(&router, "gives it no SCHED_IDLE");
+    expect_logged_once(&router, "does not allow SCHED_IDLE");
 }
 
 /// The memory thread is the only thread that a router can do without.
@@ -216,7 +216,7 @@ fn router_runs_without_the_memory_thread() {
     let router = Router::start_as(&host, command, "router.sock", &store("64MiB"));
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
-    expect_logged_once(&router, "no thread to make memory ready");
+    expect_logged_once(&router, "cannot start the thread that prepares memory");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn one_processor_means_one_thread() {
     let served = serve(&router, SMALL_BYTES);
     expect_file(&host, &router.unix(), &served);
     if usable.len() > 1 {
-        let text = "fewer processors than the machine has may be used";
+        let text = "this process may not use all processors of the machine";
         wait_until_logged(&router, text);
         let log = router.process.log();
         let line = log.lines().find(|line| line.contains(text)).expect("a line of the log");

@@ -345,10 +345,13 @@ fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
             return Err(format!("{}: {why} ({:?}):\n{message}", case.title, case.next_step));
         }
     }
-    // The usage and the reference to --help are the same for all errors about arguments.
+    // Omit the usage and the reference to --help, which are the same for all errors about
+    // arguments, and the quoted lines of a configuration file.
     let is_shown = |line: &&str| {
         let is_usage = line.starts_with("Usage:") || line.starts_with("weir put --repo");
-        !line.is_empty() && !is_usage && !line.starts_with("For more information")
+        let is_quote = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        let is_quote = is_quote.starts_with("\\|");
+        !line.is_empty() && !is_usage && !is_quote && !line.starts_with("For more information")
     };
     let text = message.replace('|', "\\|").replace('<', "&lt;").replace('>', "&gt;");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(is_shown).collect();
@@ -366,7 +369,7 @@ messages. `WEIR_WRITE_MESSAGES=1` writes this table.
 |---|---|
 | 0 | success; also `weir router`, a serving `weir put` and `weir ping --serve` after Ctrl-C |
 | 1 | failure |
-| 2 | wrong arguments; these messages also print the usage and refer to `--help` |
+| 2 | wrong arguments; the messages also show the usage and refer to `--help` |
 | 128 + N | stopped by signal N (130: Ctrl-C) |
 
 SITE is a folder, PORT a port.

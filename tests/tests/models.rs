@@ -113,7 +113,7 @@ fn refuses_bad_arguments_with_advice() {
     assert!(of("2", "-1", &[]).contains("a load of -1: give"));
     let large = of("20", "1", &["--method", "chain"]);
     assert!(large.contains("10^20") && large.contains("use the renewal method"), "{large}");
-    assert!(refused(&["pipeline", "--rates", "1,2"]).contains("2 rates: give five"));
+    assert!(refused(&["pipeline", "--rates", "1,2"]).contains("2 numbers; it needs five"));
     let hit = refused(&["pipeline", "--rates", "1,2,3,4,5", "--store-hit", "1.5"]);
     assert!(hit.contains("alpha is 1.5: give a probability between 0 and 1"), "{hit}");
     assert!(refused(&["multipath", "--path", "10,0"]).contains("pipeline depth of 0"));

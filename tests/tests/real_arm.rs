@@ -202,15 +202,15 @@ fn refuses_plans_for_simulator_only() {
         cases.push((part, plan));
     };
     case("not ideal", &|plan| plan.links[0].a_to_b = shaped.clone());
-    case("over `udp`", &|plan| {
+    case("which needs `udp`", &|plan| {
         let fault = Fault::LinkDown { link: 0, for_ns: MS };
         plan.faults.push(FaultPlan { at_ns: 0, fault });
     });
-    case("simulator alone", &|plan| {
+    case("only the simulator can", &|plan| {
         let fault = Fault::StoreStall { node: 0, for_ns: MS };
         plan.faults.push(FaultPlan { at_ns: 0, fault });
     });
-    case("simulator alone", &|plan| {
+    case("only the simulator can", &|plan| {
         let fault = Fault::WrongBytes { link: 0, for_ns: MS, probability: 0.5 };
         plan.faults.push(FaultPlan { at_ns: 0, fault });
     });
@@ -221,7 +221,7 @@ fn refuses_plans_for_simulator_only() {
         let link = LinkPlan { a: 0, b: 3, ..plan.links[0].clone() };
         plan.links.push(link);
     });
-    case("shares its disk with others", &|plan| {
+    case("shares its disk", &|plan| {
         let Role::Router(router) = &mut plan.nodes[0].role else { panic!("no router") };
         let shared_as = Some("ssd".to_owned());
         router.disk = Some(DiskPlan { shared_as, ..DiskPlan::default() });

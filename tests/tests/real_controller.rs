@@ -151,9 +151,9 @@ fn refuses_plans_agents_cannot_run() {
         change(&mut plan);
         cases.push((part, plan));
     };
-    case("no neighbours", &|plan| plan.controller.as_mut().expect("one").agents = true);
-    case("by `no name`", &|plan| plan.nodes[1].name = "no name".into());
-    case("is no `udp`", &|plan| {
+    case("not neighbours", &|plan| plan.controller.as_mut().expect("one").agents = true);
+    case("not `no name`", &|plan| plan.nodes[1].name = "no name".into());
+    case("must be `udp`", &|plan| {
         let far = plan.links.iter().position(|link| link.b == 4).expect("a link to the origin");
         let ideal = LinkConfig::default();
         let (a_to_b, b_to_a, transport) = (ideal.clone(), ideal, Transport::Tcp);

@@ -409,7 +409,7 @@ fn full_disk_is_reported_and_recovers() {
     };
     put_and_get(1);
     let full = near.wait_for_disks("a failed write", |disk| disk["writeErrors"] != 0);
-    near.process.wait_for_output("writes of a disk failed");
+    near.process.wait_for_output("writes of the disk failed");
     small.remove_filler();
     let mut number = 1;
     // The router retries after a pause, when it has something to write.

@@ -341,7 +341,7 @@ fn ping_reports_whether_a_router_runs() {
     let router = Router::on_new_host();
     for uri in [router.udp(), router.tcp()] {
         let said = router.weir(&["ping", &uri, "-c", "2", "-i", "10"]).success();
-        assert!(said.output.contains("2 sent, 2 answered, 0 refused"), "{said:?}");
+        assert!(said.output.contains("2 sent, 2 answered, 0 rejected"), "{said:?}");
     }
     let faces = router.weir_json(&["face", "list"]);
     let udp = faces
@@ -475,7 +475,7 @@ fn unsigned_content_needs_permission() {
     let target = host.path("copy");
     let words = ["get", &name, "-o", target.to_str().expect("UTF-8")];
     let message = router.weir(&words).failure();
-    assert!(message.contains("bears no signature"), "{message}");
+    assert!(message.contains("has no signature"), "{message}");
     assert!(message.contains("--allow-unsigned"), "{message}");
     assert!(!target.exists(), "a rejected file has its final name");
     let report = router.weir_json(&[&words[..], &["--allow-unsigned"]].concat());

@@ -70,7 +70,7 @@ fn bad_input_exits_with_2_and_runs_nothing() {
         (&["run", "examples/tree", "--arm", "real"], "has no arm \"real\""),
         (&["run", "examples/tree", "--part", "3/2"], "1 <= K <= N"),
         (&["reproduce", "nb-cash"], "did you mean `nb-cache`?"),
-        (&["report", "nowhere"], "nowhere holds no results"),
+        (&["report", "nowhere"], "nowhere has no results"),
         (&["draw", "geant", "-o", "g.gif"], "must end in .svg or .png"),
     ] {
         let output = weir(folder.path(), arguments);

@@ -115,16 +115,16 @@ fn prints_text_by_default() {
     let output = weir_packet(&["--hex", INTEREST], b"");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
-    assert!(text.starts_with("Interest, 13 octets\n"), "{text}");
+    assert!(text.starts_with("Interest, 13 bytes\n"), "{text}");
     for line in ["  nonceHex            01020304", "  lifetimeMs          4000"] {
         assert!(text.lines().any(|found| found == line), "{text}");
     }
     let nack = format!("6418fd032005fd03210132500d{INTEREST}");
     let output = weir_packet(&["--hex", &nack], b"");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.starts_with("LpPacket, 26 octets\n"), "{text}");
+    assert!(text.starts_with("LpPacket, 26 bytes\n"), "{text}");
     for line in
-        ["  nackReason          50", "  Interest, 13 octets", "    nonceHex          01020304"]
+        ["  nackReason          50", "  Interest, 13 bytes", "    nonceHex          01020304"]
     {
         assert!(text.lines().any(|found| found == line), "{text}");
     }

@@ -83,7 +83,7 @@ fn second_router_of_a_name_is_refused() {
     let arguments = ["-c", config.to_str().expect("UTF-8")].map(str::to_owned).to_vec();
     let twin = Router::start_at_with(&network.host, "twin", &arguments);
     wait_until("the second router logs it", || {
-        twin.process.log().contains("another router reports as one")
+        twin.process.log().contains("another router already reports as one")
     });
     let state = || network.controller.request("GET", "/v1/state", None);
     wait_until("the operator sees it", || state()["twins"][0][0] == "one");
@@ -125,7 +125,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
     // Each error says what to do next.
     let refusals = [
         (vec!["remove", "/data/a"], "/data/a is not registered; `weir controller file list`"),
-        (vec!["remove", "/data/a/v=1", "--database", "x"], "say with --controller which one"),
+        (vec!["remove", "/data/a/v=1", "--database", "x"], "use --controller URL"),
     ];
     for (words, text) in refusals {
         let error = run(&words).failure();

@@ -252,7 +252,7 @@ fn server_fetches_an_offered_object() {
     let missing = text(send(&made("/nowhere/file")));
     assert!(missing.contains("no route to /nowhere/file"), "{missing}");
     let looping = text(send(&made("/server/file")));
-    assert!(looping.contains("which this producer answers for"), "{looping}");
+    assert!(looping.contains("which this producer serves"), "{looping}");
     let rubbish =
         Interest::new(name("/server/upload")).application_parameters("rubbish").nonce(1).encode();
     let answer = asker.express(&rubbish).unwrap().wait().unwrap();
