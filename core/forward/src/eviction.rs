@@ -37,9 +37,12 @@
 //! If many hosts flood one prefix, the prefix has the largest sum. Only entries under this prefix
 //! are then evicted for Interests for other prefixes.
 //!
-//! What this must never do: evict an entry of a local program for another host; evict the entry
-//! that the Interest joins; let holders of about the same share evict each other in turn; or draw
-//! more than 8 samples for one Interest.
+//! This must never do the following:
+//!
+//! - evict an entry of a local program for another host
+//! - evict the entry that the Interest joins
+//! - let holders of about the same share evict each other in turn
+//! - draw more than 8 samples for one Interest
 
 use core::cmp::Reverse;
 

@@ -52,7 +52,7 @@ fn main() {
                     passed += 1;
                 }
             }
-            assert_eq!(passed, BATCH as u64, "all go on");
+            assert_eq!(passed, BATCH as u64, "all pass");
             for (_, data) in &packets {
                 link.enqueue(now, LpHeader::default(), data.clone()).expect("there is room");
             }

@@ -22,7 +22,7 @@ fn pool() -> Pool {
     Pool::new(1 << 20)
 }
 
-/// A TLV of type `typ` with a value of `len` bytes, each of which depends on its position.
+/// A TLV of type `typ` whose value has `len` bytes that depend on their position.
 fn packet_of(typ: u32, len: usize) -> Packet {
     let mut head = [0; 10];
     let mut size = tlv::write_var_number(u64::from(typ), &mut head);

@@ -514,7 +514,7 @@ impl Manager {
         }
         let last = request.interest.name.last();
         if last.is_some_and(|last| last.as_segment().is_some() || last.as_version().is_some()) {
-            // An old version is not answered, as in NFD. The client then asks for a new one.
+            // An old version is not answered, as in NFD. The client then requests a new one.
             match self.publisher.find_segment(request.ingress, request.interest) {
                 Some(data) => out.data.push(data),
                 None => self.stats.ignored += 1,

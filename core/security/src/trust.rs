@@ -90,9 +90,9 @@ impl TrustedKey {
 
 /// Trust anchors, and the certificates that they have signed directly or through others.
 ///
-/// A packet is trusted if one of these keys signed it, if the key's certificate is valid at that
-/// time, and if the identity of the certificate is a prefix of the packet's name (the hierarchical
-/// rule).
+/// A packet is trusted if one of these keys signed it and the key's certificate is valid at that
+/// time. In addition, the identity of the certificate must be a prefix of the packet's name (the
+/// hierarchical rule).
 #[derive(Default)]
 pub struct Anchors {
     anchors: Vec<TrustedKey>,

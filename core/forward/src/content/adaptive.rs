@@ -6,10 +6,11 @@
 //!
 //! For each Interest whose Data is on a disk, [`Adaptive::choose`] does the following:
 //!
-//! 1. **Choose the hop.** The cost of each available next hop is its base round-trip time, plus the
-//!    usual wait for other traffic, plus the extra wait that one more Interest causes for others,
-//!    plus the wait behind this router's own Interests ([`PathModel`]). A hop that has been silent
-//!    costs at least the time of its silence. The cheapest hop is the candidate.
+//! 1. **Choose the hop.** The cost of each available next hop is a sum of four times: its base
+//!    round-trip time, the usual wait for other traffic, the extra wait that one more Interest
+//!    causes for others, and the wait behind this router's own Interests. [`PathModel`] estimates
+//!    all four. A hop that has been silent costs at least the time of its silence. The cheapest
+//!    hop is the candidate.
 //! 2. **Choose the threshold.** If disk and hop are both measured, each of 26 thresholds is
 //!    simulated for this arrival ([`Thresholds`]): a virtual queue at the disk and one at the hop.
 //!    Each keeps the sum of what its Interests would have waited. The threshold with the smallest

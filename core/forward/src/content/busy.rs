@@ -15,7 +15,7 @@ pub enum Bypass {
     /// and is still served at the speed of the disk.
     #[default]
     Late,
-    /// When the next hop will probably answer sooner, see [`adaptive`](crate::content::adaptive).
+    /// When the next hop will probably answer sooner, see `content/adaptive.rs`.
     /// If a driver queues Interests in front of the store, this is the same as
     /// [`Bypass::Threshold`].
     Adaptive,
@@ -62,7 +62,7 @@ pub struct BusyPolicy {
     pub mark: Mark,
     /// What decides whether a next hop has room.
     pub labels: Labels,
-    /// With [`Mark::NbCc`]: the interval at which neighbours are told that this store is over its
+    /// With [`Mark::NbCc`]: the interval of signals to neighbours that this store is over its
     /// threshold, ns.
     pub announce_period_ns: u64,
 }

@@ -73,7 +73,7 @@ impl DiskState {
         QueueDecision::Wait { is_over_threshold, is_marked }
     }
 
-    /// Whether all Data of Interests that find a queue of this length is marked, whatever the
+    /// Whether all Data of Interests that find a queue of this length is marked, for any
     /// decision.
     pub(crate) fn is_marked_by_queue(&self, queue: u32) -> bool {
         self.policy.mark == Mark::Ecn && queue >= self.threshold

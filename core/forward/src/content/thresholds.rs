@@ -125,8 +125,8 @@ pub(crate) struct Thresholds {
 
 impl Thresholds {
     /// Simulates an Interest that arrives `elapsed_ns` after the last one. Returns the threshold
-    /// with the lowest cost, if the next hop costs `hop_cost_ns` plus the wait behind other Interests
-    /// there.
+    /// with the lowest cost, if the next hop costs `hop_cost_ns` plus the wait behind other
+    /// Interests there.
     pub(crate) fn arrive(
         &mut self,
         elapsed_ns: f64,

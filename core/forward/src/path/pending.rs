@@ -191,7 +191,7 @@ impl Router {
         self.egress.send_to_other_shards(watch);
     }
 
-    /// Tells the other shards to end the watches of entries that have ended.
+    /// Ends the watches of ended entries in the other shards.
     pub(crate) fn end_watches(&mut self) {
         while let Some((entry, hash)) = self.tables.pit.take_ended() {
             self.egress.send_to_other_shards(|| Message::Unwatch { entry, hash });

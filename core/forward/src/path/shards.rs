@@ -35,9 +35,12 @@
 //! a disk with two reads ahead, and the others have nothing. Shard 2 sends `Read` to shard 1. Shard
 //! 1 reads the record and offers its Data, and shard 2 sends it to the consumer.
 //!
-//! What this must never do: delay an Interest without CanBePrefix; leave an entry without an
-//! outcome when a message is lost (timeouts replace it); accept Data from a face that received no
-//! Interest; or send Data twice to a face with the same token.
+//! This must never do the following:
+//!
+//! - delay an Interest without CanBePrefix
+//! - leave an entry without an outcome when a message is lost (timeouts replace the message)
+//! - accept Data from a face that received no Interest
+//! - send Data twice to a face with the same token
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::OnDisk;

@@ -492,7 +492,7 @@ fn probes_dead_owner_once_a_second() {
     assert_eq!(passed_by(&fixture), 900);
 }
 
-/// The owner does not have this segment. After a second, others are asked for this one alone.
+/// The owner does not have this segment. After a second, this one alone is requested from others.
 #[test]
 fn asks_others_after_a_second() {
     let mut fixture = with_owner();

@@ -16,7 +16,7 @@ const SPARSE_DIVISOR: usize = 8;
 
 /// The Sequences that were received recently. A sender counts up, so two Sequences with the same
 /// low bits are far apart. A table indexed by the low bits therefore replaces the oldest ones
-/// first, whatever number a sender starts or restarts with.
+/// first, for any number that a sender starts or restarts with.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     slots: Vec<Slot>,

@@ -16,7 +16,7 @@ const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
 const SPARE_LISTS_MAX: usize = 4;
 const SPARE_LIST_LEN_MAX: usize = 32;
 
-/// Header fields of which only the presence matters here.
+/// Header fields whose presence alone matters here.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct HeaderExtras {
     pub(crate) has_policy: bool,

@@ -22,7 +22,8 @@ pub enum ChoiceError {
     },
     /// There is no such option, or it cannot have this value.
     #[error(
-        "invalid option `{option}` of the {kind} `{name}`: there is no such option, or it cannot have this value"
+        "invalid option `{option}` of the {kind} `{name}`: there is no such option, or it cannot \
+         have this value"
     )]
     Option {
         /// What the text should choose.

@@ -94,7 +94,7 @@ impl Offers {
         (self.unanswered, self.announcements, self.announce_at) = (0, 0, Instant::ZERO);
     }
 
-    /// Handles an offer of the other end. Returns the reply, if it asked for one.
+    /// Handles an offer of the other end. Returns the reply, if it requested one.
     pub(crate) fn on_offer(&mut self, now: Instant, offer: RunOffer) -> Option<RunOffer> {
         self.is_known = true;
         if offer.answer == self.cookie {

@@ -53,7 +53,7 @@ fn marks_follow_queue_and_socket_backlog() {
     assert!(!marked(&mut link, at(1001)), "the schedule starts again");
 }
 
-/// A link with this policy and a queue of 100,000 bytes, of which 80,000 wait in the socket.
+/// A link with this policy and a queue of 100,000 bytes; 80,000 of them wait in the socket.
 fn marking(text: &str) -> Link {
     let policy = MarkingPolicy::read(text, &[EVERY]).unwrap();
     let mut link = Link::new(with(LinkConfig::stream(), |config| {

@@ -201,7 +201,7 @@ fn only_similar_interests_join() {
     assert_eq!(taken(&mut far, START, frames), sequence);
 }
 
-/// A frame of which the socket has sent a part does not change.
+/// A frame that the socket has partly sent does not change.
 #[test]
 fn partly_sent_frames_do_not_change() {
     let (mut near, mut far) = acquainted();
@@ -325,7 +325,7 @@ fn next_run_replaces_unfinished_run() {
     assert_eq!(rest[1].1, segment_of(21, 0));
 }
 
-/// Interests that a consumer or router could send, most of which form runs.
+/// Interests that a consumer or router could send. Most of them form runs.
 fn sequence_of(rng: &mut Rng, count: u32) -> Vec<(LpHeader, Packet)> {
     let (mut segment, mut base) = (u64::from(rng.next_u32() % 300), rng.next_u32());
     let (mut token_len, mut lifetime, mut hops) = (0, None, None);

@@ -353,8 +353,8 @@ impl TrustPolicy {
         }
         if let Some((prefix, _)) = self.known.longest_known(name) {
             let reason = format!(
-                "{name} is signed with a shared key, but {prefix} was signed with a private key when \
-                 it was first fetched"
+                "{name} is signed with a shared key, but {prefix} was signed with a private key \
+                 when it was first fetched"
             );
             return advise(reason, Advice::AskProducer);
         }

@@ -572,5 +572,5 @@ fn nacks_do_not_lower_expected_data() {
     }
     let passed = (0..20_000).take_while(|i| passes(&mut link, at_ms(300), &format!("/a/a/{i}")));
     let count = passed.count();
-    assert!(count < 100, "{count} pass, which ask for {} octets", count * 8192);
+    assert!(count < 100, "{count} pass, which request {} bytes", count * 8192);
 }
