@@ -51,12 +51,12 @@ impl PlacementProblem {
 
     /// Total hops of all blocks of all requests, each from the nearest router that stores it or
     /// from its producer.
-    pub fn cost(&self, kept: &BlockPlacement) -> u64 {
+    pub fn cost(&self, placement: &BlockPlacement) -> u64 {
         let mut hops = 0;
         for consumer in self.routers() {
             for (file, &(producer, _)) in self.files.iter().enumerate() {
                 let from_producer = self.hops[consumer][producer];
-                for keepers in &kept[file] {
+                for keepers in &placement[file] {
                     let nearest = keepers.iter().map(|&keeper| self.hops[consumer][keeper]).min();
                     let each = nearest.unwrap_or(from_producer).min(from_producer);
                     hops += u64::from(each) * u64::from(self.requests[consumer][file]);
@@ -111,13 +111,13 @@ pub fn best(case: &PlacementProblem, copies: Copies) -> Result<BlockPlacement, O
         add_upper_bound(&mut problem, stored.iter().copied(), room);
     }
     let solved = problem.solve()?.into_solution().map_err(|_| OptimumError::Unsolved)?;
-    let mut kept = case.empty();
+    let mut placement = case.empty();
     for (file, block, keeper, variable) in choices {
         if solved.var_value(variable) > 0.5 {
-            kept[file][block].push(keeper);
+            placement[file][block].push(keeper);
         }
     }
-    Ok(kept)
+    Ok(placement)
 }
 
 /// Each consumer gets a block from one of the routers that store it.
@@ -158,22 +158,22 @@ mod tests {
     fn brute_force_cost(case: &PlacementProblem, copies: Copies) -> u64 {
         let mut least = u64::MAX;
         for bits in 0_u32..64 {
-            let mut kept = case.empty();
+            let mut placement = case.empty();
             let mut taken = [0; 2];
             let mut most = 0;
             let blocks = [(0, 0), (0, 1), (1, 0)];
             for (at, (file, block)) in blocks.into_iter().enumerate() {
                 for (router, taken) in taken.iter_mut().enumerate() {
                     if bits >> (2 * at + router) & 1 == 1 {
-                        kept[file][block].push(router);
+                        placement[file][block].push(router);
                         *taken += 1;
                     }
                 }
-                most = most.max(kept[file][block].len());
+                most = most.max(placement[file][block].len());
             }
             let fits = taken.iter().zip(&case.capacity).all(|(taken, room)| taken <= room);
             if fits && (copies == Copies::Any || most <= 1) {
-                least = least.min(case.cost(&kept));
+                least = least.min(case.cost(&placement));
             }
         }
         least
@@ -193,8 +193,8 @@ mod tests {
                 requests: vec![requests[..2].to_vec(), requests[2..].to_vec(), vec![0, 0]],
             };
             for copies in [Copies::One, Copies::Any] {
-                let kept = best(&case, copies).unwrap();
-                prop_assert_eq!(case.cost(&kept), brute_force_cost(&case, copies));
+                let placement = best(&case, copies).unwrap();
+                prop_assert_eq!(case.cost(&placement), brute_force_cost(&case, copies));
             }
         }
     }

@@ -118,13 +118,13 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
         controller.tick(Instant::from_ns(second as u64 * NS_PER_S));
         controller.forward(&router(consumer), &file(object).name).unwrap();
     }
-    let mut kept = network.case.empty();
+    let mut block_placement = network.case.empty();
     for plan in controller.plans() {
         let at = (0..FILES).find(|&at| file(at).name == plan.object).unwrap();
         for part in &plan.parts {
             let keeper = (0..ROUTERS).find(|&at| router(at) == part.router).unwrap();
             for block in part.first / BLOCK..=part.last / BLOCK {
-                kept[at][block as usize].push(keeper);
+                block_placement[at][block as usize].push(keeper);
             }
         }
     }
@@ -134,7 +134,7 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
             configuration.distributions.iter().find(|one| one.object == file(object).name);
         let parts = distribution.map_or(&[][..], |distribution| &distribution.parts);
         let hops_of = |block: usize| {
-            let is_own = kept[object][block].contains(&consumer);
+            let is_own = block_placement[object][block].contains(&consumer);
             let of_block = |part: &&PartOrder| {
                 (part.first / BLOCK..=part.last / BLOCK).contains(&(block as u64))
             };
@@ -146,7 +146,7 @@ fn placed(network: &Network, placement: Placement) -> (BlockPlacement, u64) {
         (0..BLOCKS).map(hops_of).sum::<u64>()
     });
     let hops = hops.sum();
-    (kept, hops)
+    (block_placement, hops)
 }
 
 /// Hops of all requests with LRU in every router, counted in the second pass.
@@ -191,16 +191,20 @@ fn placements_compared_with_the_optimum() {
     let mut ratios = [const { Vec::new() }; 5];
     for seed in 1..=SEEDS {
         let network = network(seed);
-        let cost = |kept: &BlockPlacement| network.case.cost(kept) as f64;
+        let cost = |block_placement: &BlockPlacement| network.case.cost(block_placement) as f64;
         let one = cost(&best(&network.case, Copies::One).unwrap());
         let any = cost(&best(&network.case, Copies::Any).unwrap());
         assert!(any <= one);
         let placed = [Placement::ByDemand, Placement::Nearest, Placement::LargestFree]
             .map(|placement| placed(&network, placement));
-        for (kept, hops) in &placed {
-            assert!(network.case.cost(kept) <= *hops);
+        for (block_placement, hops) in &placed {
+            assert!(network.case.cost(block_placement) <= *hops);
             for at in 0..ROUTERS {
-                let count = kept.iter().flatten().filter(|keepers| keepers.contains(&at)).count();
+                let count = block_placement
+                    .iter()
+                    .flatten()
+                    .filter(|keepers| keepers.contains(&at))
+                    .count();
                 assert!(count <= CAPACITY, "{count} blocks at {at}");
             }
         }

@@ -172,7 +172,7 @@ pub enum RealError {
 fn log_tail(log: &str) -> String {
     match log.trim_end() {
         "" => " and left no message".to_owned(),
-        log => format!("; its last words:\n{log}"),
+        log => format!("; its last output:\n{log}"),
     }
 }
 

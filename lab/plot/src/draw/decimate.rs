@@ -9,10 +9,10 @@ const COLUMNS_PER_UNIT: f64 = 2.0;
 /// Reduces points in drawing order.
 pub(crate) fn decimate(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let column = |position: &(f64, f64)| (position.0 * COLUMNS_PER_UNIT).floor();
-    let mut kept = Vec::new();
+    let mut reduced = Vec::new();
     for run in places.chunk_by(|a, b| column(a) == column(b)) {
         if run.len() <= 4 {
-            kept.extend_from_slice(run);
+            reduced.extend_from_slice(run);
             continue;
         }
         let by_height = |a: &usize, b: &usize| run[*a].1.total_cmp(&run[*b].1);
@@ -23,12 +23,12 @@ pub(crate) fn decimate(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
         let mut before = None;
         for index in chosen {
             if before != Some(index) {
-                kept.push(run[index]);
+                reduced.push(run[index]);
             }
             before = Some(index);
         }
     }
-    kept
+    reduced
 }
 
 /// Removes markers that another marker covers exactly.

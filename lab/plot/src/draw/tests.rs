@@ -201,10 +201,10 @@ fn decimation_keeps_every_peak() {
             (f64::from(index) * 0.007, if index == 54_321 { 999.0 } else { f64::from(index % 7) })
         })
         .collect();
-    let kept = decimate(&places);
-    assert!(kept.len() <= 4 * 1401, "{}", kept.len());
-    assert!(kept.contains(&places[54_321]));
-    assert_eq!((kept.first(), kept.last()), (places.first(), places.last()));
+    let reduced = decimate(&places);
+    assert!(reduced.len() <= 4 * 1401, "{}", reduced.len());
+    assert!(reduced.contains(&places[54_321]));
+    assert_eq!((reduced.first(), reduced.last()), (places.first(), places.last()));
     let few = &places[..40];
     assert!(decimate(few).iter().all(|place| few.contains(place)));
     let sparse: Vec<(f64, f64)> = (0..50).map(|x| (f64::from(x), 1.0)).collect();

@@ -34,22 +34,25 @@ const P192_LEN: usize = 24;
 /// A signer, and what others need to verify: a public key or the shared key.
 pub(super) struct Key {
     pub(super) signer: Arc<dyn Signer>,
-    pub(super) shown: Vec<u8>,
+    pub(super) verifying_key: Vec<u8>,
 }
 
 impl Key {
     pub(super) fn generate(algorithm: Algorithm) -> Result<Self, String> {
         let of = |key_type| -> Result<Self, String> {
             let key = PrivateKey::generate(key_type).map_err(|error| error.to_string())?;
-            let shown = key.public_key().map_err(|error| error.to_string())?;
-            Ok(Self { signer: Arc::new(KeySigner::new(key, locator())), shown })
+            let verifying_key = key.public_key().map_err(|error| error.to_string())?;
+            Ok(Self { signer: Arc::new(KeySigner::new(key, locator())), verifying_key })
         };
         Ok(match algorithm {
-            Algorithm::None => Self { signer: Arc::new(NullSigner), shown: Vec::new() },
-            Algorithm::Digest => Self { signer: Arc::new(DigestSigner), shown: Vec::new() },
+            Algorithm::None => Self { signer: Arc::new(NullSigner), verifying_key: Vec::new() },
+            Algorithm::Digest => Self { signer: Arc::new(DigestSigner), verifying_key: Vec::new() },
             Algorithm::Hmac => {
-                let shown = random_octets::<32>().to_vec();
-                Self { signer: Arc::new(KeySigner::new(shared(&shown)?, locator())), shown }
+                let verifying_key = random_octets::<32>().to_vec();
+                Self {
+                    signer: Arc::new(KeySigner::new(shared(&verifying_key)?, locator())),
+                    verifying_key,
+                }
             }
             Algorithm::Ed25519 | Algorithm::Ed25519Batch => of(KeyType::Ed25519)?,
             Algorithm::EcdsaP256 => of(KeyType::Ecdsa)?,
@@ -57,39 +60,45 @@ impl Key {
             Algorithm::EcdsaP192 => {
                 let key = p192_number().ok_or("no number below the order of P-192")?;
                 let point = (ProjectivePoint::GENERATOR * key).to_affine();
-                let shown = point.to_encoded_point(true).as_bytes().to_vec();
-                Self { signer: Arc::new(P192Signer(key)), shown }
+                let verifying_key = point.to_encoded_point(true).as_bytes().to_vec();
+                Self { signer: Arc::new(P192Signer(key)), verifying_key }
             }
             Algorithm::Rsa1024 => {
                 let key = RsaPrivateKey::new(&mut SystemRandom, RSA_BITS)
                     .map_err(|error| error.to_string())?;
-                let shown = key.to_public_key().to_pkcs1_der();
-                let shown = shown.map_err(|error| error.to_string())?.as_bytes().to_vec();
-                Self { signer: Arc::new(Rsa1024Signer(key)), shown }
+                let verifying_key = key.to_public_key().to_pkcs1_der();
+                let verifying_key =
+                    verifying_key.map_err(|error| error.to_string())?.as_bytes().to_vec();
+                Self { signer: Arc::new(Rsa1024Signer(key)), verifying_key }
             }
         })
     }
 }
 
 /// A verifier of that key's signatures.
-pub(super) fn verifier(algorithm: Algorithm, shown: &[u8]) -> Result<Arc<dyn Verifier>, String> {
+pub(super) fn verifier(
+    algorithm: Algorithm,
+    verifying_key: &[u8],
+) -> Result<Arc<dyn Verifier>, String> {
     Ok(match algorithm {
         Algorithm::None => Arc::new(NothingVerifier),
         Algorithm::Digest => Arc::new(DigestVerifier),
-        Algorithm::Hmac => Arc::new(SharedVerifier(shared(shown)?)),
+        Algorithm::Hmac => Arc::new(SharedVerifier(shared(verifying_key)?)),
         Algorithm::Ed25519
         | Algorithm::Ed25519Batch
         | Algorithm::EcdsaP256
         | Algorithm::Rsa2048 => {
-            verifier_from_spki(shown).map_err(|error| error.to_string())?.into()
+            verifier_from_spki(verifying_key).map_err(|error| error.to_string())?.into()
         }
         Algorithm::EcdsaP192 => {
-            let point = EncodedPoint::from_bytes(shown).map_err(|error| error.to_string())?;
+            let point =
+                EncodedPoint::from_bytes(verifying_key).map_err(|error| error.to_string())?;
             let point = Option::from(AffinePoint::from_encoded_point(&point));
             Arc::new(P192Verifier(point.ok_or("no point of P-192")?))
         }
         Algorithm::Rsa1024 => {
-            let key = RsaPublicKey::from_pkcs1_der(shown).map_err(|error| error.to_string())?;
+            let key =
+                RsaPublicKey::from_pkcs1_der(verifying_key).map_err(|error| error.to_string())?;
             Arc::new(Rsa1024Verifier(key))
         }
     })
@@ -260,7 +269,7 @@ mod tests {
         let all = [Digest, Hmac, Ed25519, Ed25519Batch, EcdsaP192, EcdsaP256, Rsa1024, Rsa2048];
         for algorithm in all {
             let key = Key::generate(algorithm).unwrap();
-            let verifier = verifier(algorithm, &key.shown).unwrap();
+            let verifier = verifier(algorithm, &key.verifying_key).unwrap();
             assert_eq!(verifier.signature_type(), key.signer.signature_type());
             let signature = key.signer.sign(&[b"one ", b"text"]).unwrap();
             verifier.verify(&[b"one text"], &signature).unwrap();

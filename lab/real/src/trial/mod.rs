@@ -5,8 +5,8 @@
 //! first one. All other processes are roles of [`role`](role::run_part) and programs of the system,
 //! which end with the trial.
 
+mod comparison;
 mod keys;
-mod others;
 mod processes;
 mod report;
 mod role;
@@ -50,7 +50,7 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
         TrialKind::Publication => publication(trial, &mut group)?,
         TrialKind::Sockets => sockets(trial, &mut group, &testbed)?,
         TrialKind::Subscribers => subscribers::measure(trial, &mut group, &testbed)?,
-        TrialKind::Tcp | TrialKind::Https => others::measure(trial, &mut group)?,
+        TrialKind::Tcp | TrialKind::Https => comparison::measure(trial, &mut group)?,
     };
     drop(group);
     testbed.stop()?;

@@ -133,8 +133,8 @@ impl RoleSpec {
     }
 
     fn verifier(&self) -> Result<Arc<dyn Verifier>, RoleError> {
-        let shown = octets(&self.key).ok_or_else(|| RoleError::Failed("no key".into()))?;
-        keys::verifier(self.trial.signature, &shown).map_err(RoleError::Failed)
+        let verifying_key = octets(&self.key).ok_or_else(|| RoleError::Failed("no key".into()))?;
+        keys::verifier(self.trial.signature, &verifying_key).map_err(RoleError::Failed)
     }
 
     fn is_signed(&self) -> bool {

@@ -25,9 +25,9 @@ fn answer(link: &mut Link, uri: &str, content_bytes: usize) -> u64 {
 
 /// Names of the Interests that leave until `end`, with their times.
 fn leaves(link: &mut Link, end: Instant) -> Vec<(Instant, String)> {
-    let mut left = Vec::new();
+    let mut outgoing = Vec::new();
     let mut note = |link: &mut Link, now| {
-        left.extend(
+        outgoing.extend(
             sent(link)
                 .iter()
                 .map(|packet| (now, PacketView::decode(packet).unwrap().name().to_string())),
@@ -38,7 +38,7 @@ fn leaves(link: &mut Link, end: Instant) -> Vec<(Instant, String)> {
         link.poll(due);
         note(link, due);
     }
-    left
+    outgoing
 }
 
 #[test]
@@ -59,8 +59,8 @@ fn interests_leave_at_the_rate_of_their_data() {
         "the burst"
     );
     assert_eq!(first[3..], [data(10), local], "Data and management do not wait");
-    let left = leaves(&mut link, START.plus_ns(NS_PER_S));
-    let times: Vec<_> = left.iter().map(|(at, _)| at.ns_since(START) / NS_PER_MS).collect();
+    let outgoing = leaves(&mut link, START.plus_ns(NS_PER_S));
+    let times: Vec<_> = outgoing.iter().map(|(at, _)| at.ns_since(START) / NS_PER_MS).collect();
     assert_eq!(times, [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!((link.next_wakeup(), link.queue_bytes()), (None, 0));
 }
@@ -81,14 +81,14 @@ fn flows_share_by_bytes_not_by_interests() {
         offer(&mut link, START, interest_packet(&format!("/small/{number}"))).unwrap();
         offer(&mut link, START, interest_packet(&format!("/large/{number}"))).unwrap();
     }
-    let left = leaves(&mut link, START.plus_ns(500 * NS_PER_MS));
-    let of = |flow: &str| left.iter().filter(|(_, name)| name.starts_with(flow)).count() as u64;
+    let outgoing = leaves(&mut link, START.plus_ns(500 * NS_PER_MS));
+    let of = |flow: &str| outgoing.iter().filter(|(_, name)| name.starts_with(flow)).count() as u64;
     let shares = [of("/large") * bytes[0], of("/small") * bytes[1]];
     // Half of 500,000 bytes each, up to a quantum and the error of the mean sizes.
     for share in shares {
         assert!((235_000..=260_000).contains(&share), "{shares:?} octets");
     }
-    let numbers = left.iter().filter_map(|(_, name)| name.strip_prefix("/large/"));
+    let numbers = outgoing.iter().filter_map(|(_, name)| name.strip_prefix("/large/"));
     assert!(numbers.map(|it| it.parse::<u32>().unwrap()).is_sorted(), "a flow keeps its order");
 }
 
@@ -134,9 +134,9 @@ proptest! {
         );
         let mut link = limited(&text);
         let mut now = START;
-        let mut left = Vec::new();
-        let note = |link: &mut Link, now: Instant, left: &mut Vec<(u64, u8, u8)>| {
-            left.extend(sent(link).iter().map(|packet| {
+        let mut outgoing = Vec::new();
+        let note = |link: &mut Link, now: Instant, outgoing: &mut Vec<(u64, u8, u8)>| {
+            outgoing.extend(sent(link).iter().map(|packet| {
                 let name = PacketView::decode(packet).unwrap().name();
                 let octet = |index| name.component(index).unwrap().value[0];
                 (now.as_ns(), octet(0), octet(1))
@@ -146,26 +146,26 @@ proptest! {
             let arrives = now.plus_ns(gap_us * 1000);
             while let Some(due) = link.next_wakeup().filter(|&due| due <= arrives) {
                 link.poll(due);
-                note(&mut link, due, &mut left);
+                note(&mut link, due, &mut outgoing);
             }
             now = arrives;
             let mut name = Name::new();
             name.append_generic(&[flow]).append_generic(&[number as u8]);
             let interest = Interest::new(name).lifetime_ms(3_600_000).encode();
             offer(&mut link, now, Packet::from(interest)).unwrap();
-            note(&mut link, now, &mut left);
+            note(&mut link, now, &mut outgoing);
         }
         while let Some(due) = link.next_wakeup() {
             link.poll(due);
-            note(&mut link, due, &mut left);
+            note(&mut link, due, &mut outgoing);
         }
-        prop_assert_eq!(left.len(), interests.len());
+        prop_assert_eq!(outgoing.len(), interests.len());
         for flow in 0..4 {
-            prop_assert!(left.iter().filter(|it| it.1 == flow).map(|it| it.2).is_sorted());
+            prop_assert!(outgoing.iter().filter(|it| it.1 == flow).map(|it| it.2).is_sorted());
         }
-        for from in 0..left.len() {
-            for to in from..left.len() {
-                let span_ns = u128::from(left[to].0 - left[from].0);
+        for from in 0..outgoing.len() {
+            for to in from..outgoing.len() {
+                let span_ns = u128::from(outgoing[to].0 - outgoing[from].0);
                 let asked_bytes = (to - from) as u128 * u128::from(data_bytes);
                 // Times are rounded down to a nanosecond for each Interest and for the burst.
                 let spans_ns = span_ns + (to - from) as u128 + 1;
@@ -184,8 +184,8 @@ fn expired_interests_are_not_sent() {
         let packet = Interest::new(name(&format!("/a/{number}"))).lifetime_ms(2000).encode();
         offer(&mut link, START, Packet::from(packet)).unwrap();
     }
-    let left = leaves(&mut link, START.plus_ns(60 * NS_PER_S));
-    let late = left.iter().filter(|(at, _)| at.ns_since(START) > 2 * NS_PER_S).count();
-    assert_eq!(late, 0, "of {}", left.len());
-    assert_eq!(left.len() as u64 + link.counters().drops.total(), 20);
+    let outgoing = leaves(&mut link, START.plus_ns(60 * NS_PER_S));
+    let late = outgoing.iter().filter(|(at, _)| at.ns_since(START) > 2 * NS_PER_S).count();
+    assert_eq!(late, 0, "of {}", outgoing.len());
+    assert_eq!(outgoing.len() as u64 + link.counters().drops.total(), 20);
 }

@@ -100,31 +100,31 @@ proptest! {
     ) {
         let text = format!("interest-rate interests_per_s={interests_per_s} burst={burst}");
         let mut link = limited(&text);
-        let (mut now, mut left) = (START, Vec::new());
+        let (mut now, mut outgoing) = (START, Vec::new());
         let gaps = gaps_us.len();
-        let note = |link: &mut Link, now: Instant, left: &mut Vec<(u64, u8)>| {
-            left.extend(sent(link).iter().map(|packet| (now.as_ns(), packet[2])));
+        let note = |link: &mut Link, now: Instant, outgoing: &mut Vec<(u64, u8)>| {
+            outgoing.extend(sent(link).iter().map(|packet| (now.as_ns(), packet[2])));
         };
         for (number, gap_us) in gaps_us.into_iter().enumerate() {
             let arrives = now.plus_ns(gap_us * 1000);
             while let Some(due) = link.next_wakeup().filter(|&due| due <= arrives) {
                 link.poll(due);
-                note(&mut link, due, &mut left);
+                note(&mut link, due, &mut outgoing);
             }
             now = arrives;
             offer(&mut link, now, numbered(number as u8)).unwrap();
-            note(&mut link, now, &mut left);
+            note(&mut link, now, &mut outgoing);
         }
         while let Some(due) = link.next_wakeup() {
             link.poll(due);
-            note(&mut link, due, &mut left);
+            note(&mut link, due, &mut outgoing);
         }
-        let order: Vec<u8> = left.iter().map(|&(_, number)| number).collect();
+        let order: Vec<u8> = outgoing.iter().map(|&(_, number)| number).collect();
         prop_assert_eq!(order, (0..gaps as u8).collect::<Vec<u8>>());
         let interval_ns = 1_000_000_000 / interests_per_s;
-        for from in 0..left.len() {
-            for to in from..left.len() {
-                let span_ns = left[to].0 - left[from].0;
+        for from in 0..outgoing.len() {
+            for to in from..outgoing.len() {
+                let span_ns = outgoing[to].0 - outgoing[from].0;
                 let count = (to - from + 1) as u64;
                 prop_assert!(count <= burst + span_ns / interval_ns);
             }

@@ -26,7 +26,7 @@ pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
         while read_input_line().is_ok() {}
         std::process::exit(0);
     });
-    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    print_line(&json!({ "ready": true, "key": digits(&key.verifying_key) }))?;
     loop {
         let request = producer.recv()?;
         let mut data = Data::new(request.name().clone());

@@ -23,7 +23,7 @@ pub(super) fn cryptography(spec: &RoleSpec) -> Result<(), RoleError> {
     super::print_ready()?;
     read_input_line()?;
     let key = Key::generate(trial.signature).map_err(RoleError::Failed)?;
-    let verifier = verifier(trial.signature, &key.shown).map_err(RoleError::Failed)?;
+    let verifier = verifier(trial.signature, &key.verifying_key).map_err(RoleError::Failed)?;
     let measured = match (trial.signs, trial.gap.ns) {
         (SignatureScope::Manifest, _) => by_manifest(trial, &*key.signer, &*verifier)?,
         (SignatureScope::Packets, 0) => in_vectors(trial, &*key.signer, &*verifier)?,

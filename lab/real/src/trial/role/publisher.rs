@@ -44,7 +44,7 @@ pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
         due: Instant::now(),
     };
     let lines = input_lines();
-    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    print_line(&json!({ "ready": true, "key": digits(&key.verifying_key) }))?;
     lines.recv().map_err(|_| RoleError::Orphaned)?;
     feed.due = Instant::now();
     let before = Counts::of(&producer)?;
@@ -75,8 +75,8 @@ pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
     feed.live.finish()?;
     print_line(&json!({
         "messages": messages,
-        "counted": counted.shown(messages - joining),
-        "joining": while_joining.shown(joining),
+        "counted": counted.to_json(messages - joining),
+        "joining": while_joining.to_json(joining),
     }))?;
     // Published messages are available as long as this process runs.
     while lines.recv().is_ok() {}
@@ -141,7 +141,7 @@ impl Counts {
         self.cpu_ns += more.cpu_ns;
     }
 
-    fn shown(&self, messages: u64) -> Value {
+    fn to_json(&self, messages: u64) -> Value {
         json!({
             "messages": messages,
             "interests": self.interests,

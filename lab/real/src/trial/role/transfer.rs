@@ -48,7 +48,7 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
     if trial.publication == Publication::Asynchronous {
         took_ns = publish()?;
     }
-    print_line(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    print_line(&json!({ "ready": true, "key": digits(&key.verifying_key) }))?;
     if trial.publication == Publication::Synchronous {
         producer.recv()?;
         took_ns = publish()?;

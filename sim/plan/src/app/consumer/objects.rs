@@ -25,7 +25,7 @@ pub(super) struct ObjectLoop {
     /// Earliest start of the next object, if objects follow each other.
     resume: Instant,
     /// Objects that remain to be started.
-    left: u64,
+    remaining: u64,
     chooser: ObjectChooser,
     seeds: Rng,
     /// In the order in which they started.
@@ -73,7 +73,7 @@ impl ObjectLoop {
             config,
             arrivals,
             resume: core.start,
-            left: count.unwrap_or(u64::MAX),
+            remaining: count.unwrap_or(u64::MAX),
             chooser: ObjectChooser::new(&plan.names.popularity, mix(seed ^ 2))?,
             seeds: Rng::from_seed(mix(seed ^ 3)),
             fetches: Vec::new(),
@@ -129,13 +129,13 @@ impl ObjectLoop {
     /// Whether the next object may start after the previous one.
     fn is_free(&self, core: &ConsumerCore) -> bool {
         let is_idle = self.arrivals.is_none() && self.fetches.is_empty();
-        is_idle && self.left > 0 && core.can_request() && self.resume <= core.now
+        is_idle && self.remaining > 0 && core.can_request() && self.resume <= core.now
     }
 
     /// Whether an arrival is due. If so, it is consumed.
     fn is_due(&mut self, core: &ConsumerCore) -> bool {
         let Some((process, next)) = &mut self.arrivals else { return false };
-        if self.left == 0 || next.is_none_or(|at| at > core.now) {
+        if self.remaining == 0 || next.is_none_or(|at| at > core.now) {
             return false;
         }
         if !core.may_send() {
@@ -148,7 +148,7 @@ impl ObjectLoop {
     }
 
     fn begin(&mut self, core: &mut ConsumerCore, out: &mut AppOutbox) {
-        self.left -= 1;
+        self.remaining -= 1;
         let (object, _) = self.chooser.next_request();
         out.events.push(EventKind::ObjectStarted { object });
         if self.fetches.len() >= FETCHES_MAX {
@@ -188,7 +188,7 @@ impl ObjectLoop {
 
     pub(super) fn next_wakeup(&self, core: &ConsumerCore) -> Option<Instant> {
         let next = match &self.arrivals {
-            _ if self.left == 0 => None,
+            _ if self.remaining == 0 => None,
             Some((_, next)) => *next,
             None if self.fetches.is_empty() && core.now < core.stop => {
                 Some(self.resume).filter(|&at| at < core.stop)
@@ -203,7 +203,7 @@ impl ObjectLoop {
             Some((_, next)) => next.is_some(),
             None => self.resume.max(core.now) < core.stop,
         };
-        self.fetches.is_empty() && (self.left == 0 || !more)
+        self.fetches.is_empty() && (self.remaining == 0 || !more)
     }
 
     pub(super) fn in_flight(&self) -> u32 {
