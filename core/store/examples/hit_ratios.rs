@@ -17,9 +17,9 @@ fn main() {
         show(&format!("scan of {ratio} % twice, second"), &requests, 4_000, requests.len() / 2);
     }
     for s in [0.7, 0.8, 0.9, 1.0, 1.1, 1.2] {
-        for (what, of) in SHAPES {
+        for (label, of) in SHAPES {
             let requests = zipf(s, 300_000, of);
-            show(&format!("Zipf {s}, {what}"), &requests, 4_000, 0);
+            show(&format!("Zipf {s}, {label}"), &requests, 4_000, 0);
         }
         let cold = scan(1 << 20, 4_700, 40);
         let requests = mix(&zipf(s, 300_000, one_each), 2, &cold, 1);
@@ -71,18 +71,18 @@ fn trace(path: &str) -> Vec<Request> {
     requests
 }
 
-fn show(what: &str, requests: &[Request], max: u32, from: usize) {
-    let asked = requests[from..].len() as f64;
+fn show(label: &str, requests: &[Request], max: u32, from: usize) {
+    let requested = requests[from..].len() as f64;
     let mut most = 0;
     let ratio = |policy| {
         let mut cache = Cache::new(policy, bytes_for(max), CONTENT);
         cache.hits(&requests[..from]);
-        let ratio = cache.hits(&requests[from..]) as f64 / asked;
+        let ratio = cache.hits(&requests[from..]) as f64 / requested;
         most = most.max(cache.store.stats().entries as usize);
         ratio
     };
     let [lru, s3, parts] =
         [EvictionPolicy::Lru, EvictionPolicy::S3Fifo, EvictionPolicy::Parts].map(ratio);
-    let best = belady_hits(requests, most, from) as f64 / asked;
-    println!("{what:44} {lru:8.4} {s3:8.4} {parts:8.4} {best:8.4}");
+    let best = belady_hits(requests, most, from) as f64 / requested;
+    println!("{label:44} {lru:8.4} {s3:8.4} {parts:8.4} {best:8.4}");
 }

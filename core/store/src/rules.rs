@@ -135,16 +135,16 @@ fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>)
     bounds.dedup();
     let mut begin = of_one.iter().copied().peekable();
     // A rule whose range has ended stays in the heap until it reaches the top.
-    let mut begun = BinaryHeap::new();
+    let mut active = BinaryHeap::new();
     for (at, &first) in bounds.iter().enumerate() {
         while let Some(rule) = begin.next_if(|&rule| range(rule).first == first) {
-            begun.push(Reverse((len(range(rule)), rule)));
+            active.push(Reverse((len(range(rule)), rule)));
         }
-        while begun.peek().is_some_and(|Reverse((_, rule))| range(*rule).last < first) {
-            begun.pop();
+        while active.peek().is_some_and(|Reverse((_, rule))| range(*rule).last < first) {
+            active.pop();
         }
         let last = bounds.get(at + 1).map_or(u64::MAX, |next| next - 1);
-        if let Some(&Reverse((_, rule))) = begun.peek() {
+        if let Some(&Reverse((_, rule))) = active.peek() {
             pieces.push(RuleRange { segments: SegmentRange { first, last }, rule });
         }
     }

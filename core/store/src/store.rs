@@ -128,14 +128,14 @@ impl Store {
 
     /// What the store holds, and what has happened so far.
     pub fn stats(&self) -> StoreStats {
-        let held_bytes = self.holdings.as_ref().map_or(0, |held| held.memory_bytes());
-        let disk_held_bytes = self.disk_holdings().map_or(0, Holdings::memory_bytes);
+        let memory_bytes = self.holdings.as_ref().map_or(0, |holdings| holdings.memory_bytes());
+        let disk_bytes = self.disk_holdings().map_or(0, Holdings::memory_bytes);
         StoreStats {
             entries: self.memory.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
             kept_bytes: self.eviction.pinned_bytes(),
-            holdings_bytes: held_bytes + disk_held_bytes,
+            holdings_bytes: memory_bytes + disk_bytes,
             disk: self
                 .disks
                 .as_ref()
@@ -480,8 +480,8 @@ impl Store {
             }
         };
         let index = self.memory.insert(now, arrival, packet, node);
-        if let Some(held) = &mut self.holdings {
-            held.add(&self.memory, index);
+        if let Some(holdings) = &mut self.holdings {
+            holdings.add(&self.memory, index);
         }
         index
     }
@@ -582,8 +582,8 @@ impl Store {
     /// Removes an entry that is no longer in a list of the eviction policy. Returns its packet.
     #[inline(always)]
     fn remove_unlisted(&mut self, index: u32) -> Packet {
-        if let Some(held) = &mut self.holdings {
-            held.remove(&self.memory, index);
+        if let Some(holdings) = &mut self.holdings {
+            holdings.remove(&self.memory, index);
         }
         if let Some(disks) = &mut self.disks {
             disks.unqueue(index, &self.memory.entries[index]);
@@ -675,7 +675,7 @@ impl Store {
     /// [`Store::build_holdings`] to add existing entries in small steps. Does nothing if this
     /// configuration is in force already. Generation numbers continue those of an earlier index.
     pub fn track_holdings(&mut self, config: HoldingsConfig) {
-        if self.holdings.as_ref().is_some_and(|held| held.config() == config) {
+        if self.holdings.as_ref().is_some_and(|holdings| holdings.config() == config) {
             return;
         }
         self.stop_tracking_holdings();
@@ -687,8 +687,8 @@ impl Store {
 
     /// Drops the index and frees its memory.
     pub fn stop_tracking_holdings(&mut self) {
-        if let Some(held) = self.holdings.take() {
-            self.last_generation = held.generation();
+        if let Some(holdings) = self.holdings.take() {
+            self.last_generation = holdings.generation();
         }
         if let Some(disks) = &mut self.disks {
             disks.tier.track_holdings(None);
@@ -698,13 +698,13 @@ impl Store {
     /// Adds up to `steps` existing entries to the index. Returns whether more work remains. Once
     /// the index is built, that happens again only after [`Store::restart_changes`].
     pub fn build_holdings(&mut self, steps: u32) -> bool {
-        let Some(held) = &mut self.holdings else { return false };
-        held.build(&self.memory, self.disks.as_deref_mut(), steps)
+        let Some(holdings) = &mut self.holdings else { return false };
+        holdings.build(&self.memory, self.disks.as_deref_mut(), steps)
     }
 
     /// Whether [`Store::build_holdings`] has work left.
     pub fn has_holdings_to_build(&self) -> bool {
-        self.holdings.as_ref().is_some_and(|held| !held.is_built())
+        self.holdings.as_ref().is_some_and(|holdings| !holdings.is_built())
     }
 
     /// Lists the stored segments of objects below `prefix`, starting at a cursor and visiting up to
@@ -718,8 +718,8 @@ impl Store {
         from: HoldingsCursor,
         visits_max: u32,
     ) -> Option<HoldingsPage> {
-        let held = self.holdings.as_ref()?;
-        Some(held.list(self.disk_holdings(), prefix, from, visits_max))
+        let holdings = self.holdings.as_ref()?;
+        Some(holdings.list(self.disk_holdings(), prefix, from, visits_max))
     }
 
     /// Lists the stored segments of exactly one object, whose name has the keyed hash `hash`. Also
@@ -732,16 +732,16 @@ impl Store {
     /// more. If an eighth of the index is free, [`Store::build_holdings`] also looks for segments
     /// that did not fit before.
     pub fn restart_changes(&mut self) {
-        if let Some(held) = &mut self.holdings {
-            held.restart_changes(self.disks.as_deref_mut());
+        if let Some(holdings) = &mut self.holdings {
+            holdings.restart_changes(self.disks.as_deref_mut());
         }
     }
 
     /// Records no changes until [`Store::take_changes`] is called again.
     pub fn stop_changes(&mut self) {
         let disk = self.disks.as_deref_mut().and_then(Disks::holdings_mut);
-        if let Some(held) = &mut self.holdings {
-            held.stop_changes(disk);
+        if let Some(holdings) = &mut self.holdings {
+            holdings.stop_changes(disk);
         }
     }
 

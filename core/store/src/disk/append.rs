@@ -363,19 +363,19 @@ impl DiskTier {
         let Offer { key, packet, is_unverified, .. } = offer;
         let device = &mut self.devices[disk];
         let size = device.record_bytes(packet.len());
-        let Some(log) = &mut device.open else { unreachable!("prepare_append opened a region") };
-        let (region, at) = (log.region, log.write_offset);
+        let Some(writer) = &mut device.open else { unreachable!("prepare_append opened a region") };
+        let (region, at) = (writer.region, writer.write_offset);
         let (mut path, mut prefixes) = (Some(path), mem::take(&mut self.path));
         prefixes.clear();
         // The checkpoint needs the prefixes once for each region and object, the index once for
         // each new object. Compute them at most once.
-        if !log.checkpoint.knows(key.object)
+        if !writer.checkpoint.knows(key.object)
             && let Some(path) = path.take()
         {
             path(&mut prefixes);
         }
         let (at_sectors, sectors) = ((at / SECTOR_BYTES) as u32, (size / SECTOR_BYTES) as u8);
-        log.checkpoint.record(key, &prefixes, at_sectors, sectors);
+        writer.checkpoint.record(key, &prefixes, at_sectors, sectors);
         let address = device.address(disk as u8, region, at, size);
         device.regions[region as usize].records += 1;
         device.regions[region as usize].bytes += size;
@@ -406,8 +406,8 @@ impl DiskTier {
         if batch.len >= write_bytes_max {
             device.finish_batch();
         }
-        if let Some(log) = &mut device.open {
-            log.write_offset += size;
+        if let Some(writer) = &mut device.open {
+            writer.write_offset += size;
         }
         self.sweep(disk, size);
         pending

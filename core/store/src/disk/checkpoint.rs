@@ -4,14 +4,15 @@
 //! Numbers are in LEB128, hashes in 8 bytes. A *node* is a name prefix. It is written once for each
 //! region; later items refer to it by its number.
 //!
-//! Example: segments 0 and 1 of `/a/v=1`, then an erasure of segment 0, take four kinds of items:
+//! Example, on a disk with blocks of 512 bytes: segments 0 and 1 of `/a/v=1`, then an erasure of
+//! segment 0, take five items. Sector 0 is the region's header.
 //!
 //! ```text
-//! NODE    parent 0 (none), hash of /a
-//! NODE    parent 1 (/a),   hash of /a/v=1
-//! RECORD  node 2, segment 0 + 1, sector 8, 17 sectors
-//! RECORD  node 2, segment 1 + 1, sector 25, 17 sectors
-//! ERASED_KEY  hash of /a/v=1, segment 0 + 1, before position (sequence, sector 42)
+//! NODE        parent 0 (none), hash of /a
+//! NODE        parent 1 (/a), hash of /a/v=1
+//! RECORD      node 2, segment 0 + 1, sector 1, 17 sectors
+//! RECORD      node 2, segment 1 + 1, sector 18, 17 sectors
+//! ERASED_KEY  hash of /a/v=1, segment 0 + 1, before position (sequence, sector 35)
 //! ```
 //!
 //! Segment numbers are stored plus one, so that 0 stands for Data without a segment number.
@@ -263,8 +264,8 @@ impl Reader<'_> {
 
     fn erased(&mut self, tag: u8) -> Option<LoggedErasure> {
         let erasure = self.erasure(tag)?;
-        let mut half = || u32::try_from(self.number()?).ok();
-        Some(LoggedErasure { erasure, before: (half()?, half()?) })
+        let mut number = || u32::try_from(self.number()?).ok();
+        Some(LoggedErasure { erasure, before: (number()?, number()?) })
     }
 
     fn erasure(&mut self, tag: u8) -> Option<Erasure> {

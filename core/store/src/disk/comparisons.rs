@@ -47,6 +47,7 @@ impl DiskTier {
         outcome: &DiskOutcome,
     ) {
         self.devices[usize::from(address.disk())].comparing -= 1;
+        // The record was replaced, erased or evicted during the read.
         if self.find(key) != Some(address) {
             return;
         }
@@ -59,6 +60,7 @@ impl DiskTier {
                     self.erase_unverified(key);
                 }
             }
+            // It cannot be compared, so it must not be served.
             DiskOutcome::Failed(_) => {
                 self.stats.read_errors += 1;
                 self.erase_unverified(key);

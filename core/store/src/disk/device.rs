@@ -289,8 +289,8 @@ impl Device {
     /// Whether the open region has space.
     #[inline]
     pub(super) fn fits(&self, size: u64, growth: usize) -> bool {
-        let Some(log) = &self.open else { return false };
-        self.has_room(log.write_offset, log.checkpoint.len(), size, growth)
+        let Some(writer) = &self.open else { return false };
+        self.has_room(writer.write_offset, writer.checkpoint.len(), size, growth)
     }
 
     /// Whether an empty region has space.
@@ -300,7 +300,7 @@ impl Device {
 
     /// The next region to fill: an empty one, else the oldest.
     fn next_region(&self) -> Option<u32> {
-        let is_busy = |region: u32| self.closing.iter().any(|log| log.region == region);
+        let is_busy = |region: u32| self.closing.iter().any(|writer| writer.region == region);
         let regions = self.regions.iter().zip(0_u32..);
         let idle = regions.filter(|&(_, index)| !is_busy(index));
         // A region whose header cannot be written is tried once more before another one is evicted.
@@ -379,15 +379,16 @@ impl Device {
         if self.batch.as_ref().is_some_and(|batch| batch.len + size > write_bytes_max) {
             self.finish_batch();
         }
-        let log = self.open.as_mut().unwrap_or_else(|| unreachable!("called with an open region"));
+        let writer =
+            self.open.as_mut().unwrap_or_else(|| unreachable!("called with an open region"));
         self.batch.get_or_insert_with(|| {
-            log.writes += 1;
+            writer.writes += 1;
             WriteBatch {
                 ticket: tickets.next(),
                 content: BatchContent::Records,
-                region: log.region,
-                sequence: log.sequence,
-                offset: log.write_offset,
+                region: writer.region,
+                sequence: writer.sequence,
+                offset: writer.write_offset,
                 len: 0,
                 chunks: Vec::new(),
                 records: Vec::new(),
@@ -413,19 +414,19 @@ impl Device {
         let open = self.open.as_mut();
         open.into_iter()
             .chain(&mut self.closing)
-            .find(|log| log.region == region && log.sequence == sequence)
+            .find(|writer| writer.region == region && writer.sequence == sequence)
     }
 
     /// Whether this write must wait until the header of its region is on disk.
     pub(super) fn must_wait_for_header(&self, batch: &WriteBatch) -> bool {
-        let mut logs = self.open.iter().chain(&self.closing);
+        let mut writers = self.open.iter().chain(&self.closing);
         batch.content == BatchContent::Records
-            && logs.any(|log| log.sequence == batch.sequence && !log.has_header)
+            && writers.any(|writer| writer.sequence == batch.sequence && !writer.has_header)
     }
 
     /// Whether anything waits to be written or is being written.
     pub(super) fn has_writes(&self) -> bool {
-        self.open.iter().chain(&self.closing).any(|log| log.writes > 0)
+        self.open.iter().chain(&self.closing).any(|writer| writer.writes > 0)
     }
 
     /// Queues checkpoint and footer of closed regions whose records are all written. Drops the
@@ -433,18 +434,18 @@ impl Device {
     pub(super) fn seal_closed(&mut self, now: Instant, tickets: &mut Tickets) {
         let mut at = 0;
         while at < self.closing.len() {
-            let log = &self.closing[at];
-            if log.writes > 0 {
+            let writer = &self.closing[at];
+            if writer.writes > 0 {
                 at += 1;
                 continue;
             }
-            let log = self.closing.swap_remove(at);
-            if log.has_failed || log.is_sealed {
+            let writer = self.closing.swap_remove(at);
+            if writer.has_failed || writer.is_sealed {
                 continue;
             }
-            let RegionWriter { region, sequence, checkpoint, write_offset: log_at, .. } = log;
+            let RegionWriter { region, sequence, checkpoint, write_offset, .. } = writer;
             let batch = self.checkpoint(now, region, sequence, checkpoint, tickets.next());
-            debug_assert!(batch.offset >= log_at, "the region has space for its checkpoint");
+            debug_assert!(batch.offset >= write_offset, "the region has space for its checkpoint");
             self.writes.push_back(batch);
             // Stay in the list until checkpoint and footer are written, so the region is not
             // reused.
@@ -473,6 +474,8 @@ impl Device {
         let block_bytes = u64::from(self.geometry.block_bytes);
         let mut octets = checkpoint.into_octets();
         let checkpoint_len = (octets.len() as u64).next_multiple_of(block_bytes);
+        // Checkpoint and footer end with the region, so that recovery finds the footer in the last
+        // block.
         let footer_at = self.geometry.region_bytes - block_bytes;
         let at = footer_at - checkpoint_len;
         let address = self.record_location(region, at, sequence);
@@ -561,18 +564,19 @@ impl Device {
     ) {
         let count = self.next_erasures();
         let mut octets = vec![0; HEADER_BYTES];
-        let Some(log) = &mut self.open else { return };
-        let (region, sequence, at) = (log.region, log.sequence, log.write_offset);
+        let Some(writer) = &mut self.open else { return };
+        let (region, sequence, at) = (writer.region, writer.sequence, writer.write_offset);
         let here = (sequence, (at / SECTOR_BYTES) as u32);
         let erased = |(erasure, before): (Erasure, Option<LogPosition>)| LoggedErasure {
             erasure,
             before: before.unwrap_or(here),
         };
+        // Erasures without a position apply to everything up to here.
         let next = core::iter::from_fn(|| self.erasures.pop_first());
-        let noted: Vec<LoggedErasure> = next.take(count).map(erased).collect();
-        for &erased in &noted {
+        let logged: Vec<LoggedErasure> = next.take(count).map(erased).collect();
+        for &erased in &logged {
             encode_erased(erased, &mut octets);
-            log.checkpoint.erased(erased);
+            writer.checkpoint.erased(erased);
         }
         let address = self.record_location(region, at, sequence);
         record::write_header(&mut octets, &address, RecordKind::Erasures, 0, self.checksum);
@@ -580,9 +584,9 @@ impl Device {
         let batch = self.batch_for(now, size, write_bytes_max, tickets);
         batch.len += size;
         batch.chunks.push(WriteChunk::Raw(octets));
-        batch.erasures.extend(noted);
-        if let Some(log) = &mut self.open {
-            log.write_offset += size;
+        batch.erasures.extend(logged);
+        if let Some(writer) = &mut self.open {
+            writer.write_offset += size;
         }
     }
 }

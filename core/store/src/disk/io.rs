@@ -208,10 +208,11 @@ impl DiskTier {
             _ => Some(DiskFailure::Io),
         };
         let device = &mut self.devices[disk];
-        if let Some(log) = device.writer_mut(batch.region, batch.sequence) {
-            log.writes -= 1;
-            log.has_failed |= failure.is_some();
-            log.has_header |= batch.content == BatchContent::Header && failure.is_none();
+        // The region may have been given up since.
+        if let Some(writer) = device.writer_mut(batch.region, batch.sequence) {
+            writer.writes -= 1;
+            writer.has_failed |= failure.is_some();
+            writer.has_header |= batch.content == BatchContent::Header && failure.is_none();
         }
         if let Some(failure) = failure {
             self.stats.write_errors += 1;
@@ -222,6 +223,7 @@ impl DiskTier {
                 let region = &mut device.regions[batch.region as usize];
                 (region.failures, region.recoverable_as) = (0, 0);
             }
+            // A success ends the pause after failures.
             device.write_failures = 0;
             device.paused_until = Instant::ZERO;
             self.stats.writes += batch.records.len() as u64;
@@ -267,7 +269,7 @@ impl DiskTier {
         if batch.content == BatchContent::Header {
             return self.abandon_region(disk, batch, failure);
         }
-        let is_open = device.open.as_ref().is_some_and(|log| log.sequence == batch.sequence);
+        let is_open = device.open.as_ref().is_some_and(|writer| writer.sequence == batch.sequence);
         // After an error, continue in another region. A full file system would fail there, too.
         if is_open && failure == DiskFailure::Io {
             device.close();
@@ -283,8 +285,8 @@ impl DiskTier {
         let (dropped, kept): (Vec<WriteBatch>, Vec<WriteBatch>) =
             writes.into_iter().partition(is_of_region);
         device.writes.extend(kept);
-        device.open.take_if(|log| log.sequence == header.sequence);
-        device.closing.retain(|log| log.sequence != header.sequence);
+        device.open.take_if(|writer| writer.sequence == header.sequence);
+        device.closing.retain(|writer| writer.sequence != header.sequence);
         for batch in dropped {
             self.drop_batch(disk, &batch);
         }

@@ -113,17 +113,17 @@ pub(crate) fn write_header(
 /// # Panics
 /// If `out` does not have the length of all chunks with their padding.
 pub fn encode_chunks(
-    parts: &[WriteChunk],
+    chunks: &[WriteChunk],
     first: &RecordLocation,
     block_bytes: u32,
     checksum: Checksum,
     out: &mut [u8],
 ) {
     let mut at = 0;
-    for part in parts {
-        let end = at + part.size(block_bytes) as usize;
+    for chunk in chunks {
+        let end = at + chunk.size(block_bytes) as usize;
         let block = &mut out[at..end];
-        let used = match part {
+        let used = match chunk {
             WriteChunk::Data { packet, fresh_until_unix_ms } => {
                 let used = HEADER_BYTES + packet.len();
                 block[HEADER_BYTES..used].copy_from_slice(packet);

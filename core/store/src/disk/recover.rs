@@ -91,12 +91,12 @@ impl DiskTier {
                 let context = self.context(disk, region);
                 let jobs = &self.recovery.disks[disk].jobs;
                 let job = jobs.iter().find(|job| job.region == region);
-                let part = job.and_then(|job| match &job.source {
+                let next_range = job.and_then(|job| match &job.source {
                     ContentSource::Checkpoint { at, len } => Some((*at, *len)),
                     ContentSource::Scan(scan) => scan.next_read(&context),
                 });
                 // A job that needs no more reads has its contents already.
-                let (at, len) = part.unwrap_or((0, block_bytes));
+                let (at, len) = next_range.unwrap_or((0, block_bytes));
                 (region, at, len)
             }
         };
@@ -416,7 +416,7 @@ impl DiskTier {
         }
         let has_header =
             self.recovery.disks[disk].ends[job.region as usize].header == Some(job.sequence);
-        let log = RegionWriter {
+        let writer = RegionWriter {
             region: job.region,
             sequence: job.sequence,
             write_offset: scan.end,
@@ -426,13 +426,13 @@ impl DiskTier {
             has_failed: false,
             is_sealed: false,
         };
-        if !device.has_room(log.write_offset, log.checkpoint.len(), 0, 0) {
+        if !device.has_room(writer.write_offset, writer.checkpoint.len(), 0, 0) {
             return;
         }
         if device.is_ready || !has_header {
-            device.closing.push(log);
+            device.closing.push(writer);
         } else {
-            device.open = Some(log);
+            device.open = Some(writer);
         }
     }
 }

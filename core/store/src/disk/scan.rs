@@ -80,8 +80,8 @@ impl RegionScan {
     /// Handles a chunk that was read. It is shorter than requested at the end of the file.
     pub(super) fn read(&mut self, octets: &[u8], context: &RegionContext) {
         let base = self.next_at - self.remainder.len() as u64;
-        let asked = self.next_read(context).map_or(0, |(_, len)| len as usize);
-        self.next_at = match octets.len() < asked {
+        let requested = self.next_read(context).map_or(0, |(_, len)| len as usize);
+        self.next_at = match octets.len() < requested {
             true => context.region_bytes, // The file ends here.
             false => self.next_at + octets.len() as u64,
         };

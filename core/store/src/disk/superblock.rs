@@ -109,6 +109,7 @@ impl Superblock {
         octets[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
         let version = if self.copy_offset == COPY_OFFSET_V1 { 1 } else { SUPERBLOCK_VERSION };
         octets[8..12].copy_from_slice(&version.to_le_bytes());
+        // Version 1 has its second copy at a fixed offset.
         if version > 1 {
             octets[96..104].copy_from_slice(&self.copy_offset.to_le_bytes());
         }
@@ -139,6 +140,7 @@ impl Superblock {
         if !octets.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(SuperblockFault::Foreign);
         }
+        // A block that was cut off is ours but damaged.
         let octets = octets.get(..SUPERBLOCK_BYTES).ok_or(SuperblockFault::Checksum)?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|octet| octets[at + octet]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
@@ -305,9 +307,9 @@ mod tests {
         assert_eq!(superblock.regions(), 10);
         let mut owners = [0; 10];
         for shard in 0..4 {
-            let part = superblock.geometry(shard, true);
-            assert_eq!((part.first, part.stride), (shard, 4));
-            (0..part.regions).for_each(|k| owners[(part.first + k * part.stride) as usize] += 1);
+            let share = superblock.geometry(shard, true);
+            assert_eq!((share.first, share.stride), (shard, 4));
+            (0..share.regions).for_each(|k| owners[(share.first + k * share.stride) as usize] += 1);
         }
         assert_eq!(owners, [1; 10]);
     }

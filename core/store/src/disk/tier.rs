@@ -123,23 +123,23 @@ impl DiskTier {
 
     /// See [`Store::is_disk_behind`](crate::Store::is_disk_behind).
     pub(crate) fn is_behind(&self, records: u32) -> bool {
-        let answers = |device: &&Device| device.is_usable() && !device.is_stalled;
-        let mut answering = self.devices.iter().filter(answers).peekable();
-        answering.peek().is_some() && answering.all(|device| device.is_behind(records))
+        let responds = |device: &&Device| device.is_usable() && !device.is_stalled;
+        let mut responding = self.devices.iter().filter(responds).peekable();
+        responding.peek().is_some() && responding.all(|device| device.is_behind(records))
     }
 
     /// The smallest write backlog of the disks that take writes now; `None` if there is none.
     #[inline]
     pub(crate) fn shortest_backlog_bytes(&self, now: Instant) -> Option<u64> {
-        let takes = |device: &&Device| device.takes_writes(now);
-        self.devices.iter().filter(takes).map(|device| device.bytes_waiting).min()
+        let takes_writes = |device: &&Device| device.takes_writes(now);
+        self.devices.iter().filter(takes_writes).map(|device| device.bytes_waiting).min()
     }
 
     /// The write backlog of all disks that take writes now; `None` if there is none.
     #[inline]
     pub(crate) fn backlog_bytes(&self, now: Instant) -> Option<u64> {
-        let takes = |device: &&Device| device.takes_writes(now);
-        let backlogs = self.devices.iter().filter(takes).map(|device| device.bytes_waiting);
+        let takes_writes = |device: &&Device| device.takes_writes(now);
+        let backlogs = self.devices.iter().filter(takes_writes).map(|device| device.bytes_waiting);
         backlogs.reduce(|sum, bytes| sum + bytes)
     }
 

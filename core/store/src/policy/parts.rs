@@ -50,9 +50,10 @@ const PASSES_MAX: u64 = 8;
 ///
 /// # The problem
 ///
-/// A file of 1,170 segments is read in a loop through a store of 1,000. Any policy that evicts the
-/// oldest entry, S3-FIFO included, evicts each segment 170 insertions before it is requested again:
-/// no hit at all. Keeping *any* 1,000 segments and letting the rest pass would hit 85 %.
+/// A file of 2,000 segments is read in a loop through a store of 1,000. FIFO and LRU evict each
+/// segment 1,000 insertions before it is requested again: no hit at all. S3-FIFO has none either,
+/// since its ghost list remembers only the last 900 names. Keeping *any* 1,000 segments and letting
+/// the rest pass would hit 50 %.
 ///
 /// # The idea
 ///
@@ -78,15 +79,15 @@ const PASSES_MAX: u64 = 8;
 ///    only (`is_stream`). From then on, it is left to S3-FIFO like other data.
 ///
 /// In the example: segments 0 to 999 fill the store. Segment 1,000 finds that the next victim is
-/// segment 0 of its own scan. Segments 999, 998, ... 969 are evicted while the window grows to 31
-/// entries; from then on each new segment evicts the oldest of the window. The next round hits
-/// segments 0 to 968, which is 83 %.
+/// segment 0 of its own scan. Segments 999, 998, ... 968 are evicted while the window grows to 32
+/// entries. From then on, each new segment evicts the oldest of the window. The next round hits
+/// segments 0 to 967, which is 48 %.
 ///
 /// # Lagging readers
 ///
 /// Readers of a live stream request its end, not its beginning. Suppose that one consumer is at
 /// segment 50,000 (the *front*) and another one at 49,500. That is within reach of a plain store of
-/// 1,000 segments, but beyond a window of 31. The second one misses each time. The policy detects
+/// 1,000 segments, but beyond a window of 32. The second one misses each time. The policy detects
 /// it:
 ///
 /// 1. `lagging_readers` holds four positions behind the front. A segment that is 1 to 16 above one

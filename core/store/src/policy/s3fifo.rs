@@ -106,9 +106,9 @@ impl S3Fifo {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        let mark = &mut entries[index].policy_state;
-        if *mark & USES_MAX != USES_MAX {
-            *mark += 1;
+        let state = &mut entries[index].policy_state;
+        if *state & USES_MAX != USES_MAX {
+            *state += 1;
         }
     }
 

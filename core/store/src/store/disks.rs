@@ -240,9 +240,10 @@ impl Disks {
         now: Instant,
         memory: &mut Memory,
         index: u32,
-        urgency: OfferReason,
+        reason: OfferReason,
     ) -> OfferResult {
         let (entry, tree) = memory.entry_mut(index);
+        // Application nacks are valid for a short time only.
         if entry.flags & NACK != 0 {
             return OfferResult::Rejected;
         }
@@ -256,10 +257,11 @@ impl Disks {
             fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
             was_used: entry.flags & USED != 0,
             is_unverified: entry.flags & UNVERIFIED != 0,
-            reason: urgency,
+            reason,
             packet: &mut entry.packet,
         };
         let offered = self.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
+        // The new record replaces the one that could not be compared.
         if let OfferResult::Queued(_) = offered {
             entry.flags &= !UNVERIFIED;
         }

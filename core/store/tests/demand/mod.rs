@@ -104,20 +104,20 @@ pub(crate) fn bytes_for(packets: u32) -> u64 {
 /// replacement algorithms for a virtual-storage computer", IBM Systems Journal 1966.
 pub(crate) fn belady(requests: &[Request], max: usize) -> Vec<bool> {
     let mut next_use = vec![usize::MAX; requests.len()];
-    let mut later = BTreeMap::new();
+    let mut next_by_request = BTreeMap::new();
     for (at, request) in requests.iter().enumerate().rev() {
-        next_use[at] = later.insert(request, at).unwrap_or(usize::MAX);
+        next_use[at] = next_by_request.insert(request, at).unwrap_or(usize::MAX);
     }
     // Ordered by the next use, which is unique.
-    let mut held = BTreeSet::new();
+    let mut stored = BTreeSet::new();
     let mut found = Vec::with_capacity(requests.len());
     for (at, &next) in next_use.iter().enumerate() {
-        found.push(held.remove(&at));
+        found.push(stored.remove(&at));
         if next != usize::MAX {
-            held.insert(next);
+            stored.insert(next);
         }
-        if held.len() > max {
-            held.pop_last();
+        if stored.len() > max {
+            stored.pop_last();
         }
     }
     found

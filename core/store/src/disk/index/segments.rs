@@ -182,6 +182,7 @@ impl Segments {
     ) -> (u64, Option<RecordAddress>) {
         let word = address.to_word();
         if object & ROOT == 0 {
+            // Segment 0 alone needs no cell: the word is its address.
             let Some(sole) = RecordAddress::from_word(object) else {
                 let is_sole = segment == 0;
                 return (if is_sole { SOLE | word } else { self.leaf(segment, word) }, None);
@@ -189,6 +190,7 @@ impl Segments {
             if segment == 0 {
                 return (SOLE | word, Some(sole));
             }
+            // A second segment: give segment 0 a cell, then insert as usual.
             let root = self.leaf(0, sole.to_word());
             return self.insert(root, segment, address);
         }
@@ -200,6 +202,7 @@ impl Segments {
             let header = Header::of(words);
             let digit = digit(segment, header.level);
             if !header.covers(segment) {
+                // The segment differs in a digit above this cell: a new cell joins the two.
                 let fork = self.fork(cell, header.base, segment, word);
                 self.link(&mut root, above, fork);
                 return (root, None);
@@ -283,6 +286,7 @@ impl Segments {
             cell = words[at] as u32;
         };
         let mut root = object;
+        // A cell that becomes empty is removed from the cell above, and so on up to the root.
         for step in (0..depth).rev() {
             let above = step.checked_sub(1).map(|above| path[above]);
             if let Some(left) = self.remove_entry(path[step], may_add_page) {

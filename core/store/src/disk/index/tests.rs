@@ -108,15 +108,15 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     index: DiskIndex,
-    places: BTreeMap<Key, RecordAddress>,
+    addresses: BTreeMap<Key, RecordAddress>,
     /// The names of each object. Several names may share a hash.
     paths: BTreeMap<u64, BTreeSet<Path>>,
 }
 
 impl Model {
     fn nth(&self, at: usize) -> Option<(Key, RecordAddress)> {
-        let at = at % self.places.len().max(1);
-        self.places.iter().nth(at).map(|(&key, &address)| (key, address))
+        let at = at % self.addresses.len().max(1);
+        self.addresses.iter().nth(at).map(|(&key, &address)| (key, address))
     }
 
     fn is_below(&self, key: Key, prefix: &[u8]) -> bool {
@@ -133,14 +133,14 @@ impl Model {
                     before = insert(&mut self.index, hash_of, &path, segment, address(number));
                 });
                 assert!(info.bytes_max as usize <= growth, "{} over {growth}", info.bytes_max);
-                assert_eq!(before, self.places.insert(key, address(number)));
+                assert_eq!(before, self.addresses.insert(key, address(number)));
                 self.paths.entry(key.object).or_default().insert(path);
             }
             Step::Remove(at) => {
                 let Some((key, address)) = self.nth(at) else { return };
                 assert!(self.index.remove(key, address));
                 assert!(!self.index.remove(key, address));
-                self.places.remove(&key);
+                self.addresses.remove(&key);
             }
             Step::RemoveElsewhere(at) => {
                 let Some((key, at)) = self.nth(at) else { return };
@@ -154,21 +154,21 @@ impl Model {
                     .erase_below(prefix, limit, |key, address| erased.push((key, address)));
                 assert_eq!(count, erased.len());
                 for (key, address) in erased {
-                    assert_eq!(self.places.remove(&key), Some(address));
+                    assert_eq!(self.addresses.remove(&key), Some(address));
                     assert!(!is_injective || self.is_below(key, &path));
                 }
                 if is_injective && count < limit {
-                    assert!(!self.places.keys().any(|&key| self.is_below(key, &path)));
+                    assert!(!self.addresses.keys().any(|&key| self.is_below(key, &path)));
                 }
             }
             Step::Sweep(steps, salt) => {
                 let mut removed = 0;
-                let places = &mut self.places;
+                let addresses = &mut self.addresses;
                 let swept = self.index.sweep(steps, |key, address| {
-                    assert_eq!(places.get(&key), Some(&address));
+                    assert_eq!(addresses.get(&key), Some(&address));
                     let keep = !mix(salt ^ address.offset_sectors()).is_multiple_of(4);
                     if !keep {
-                        places.remove(&key);
+                        addresses.remove(&key);
                         removed += 1;
                     }
                     keep
@@ -180,14 +180,14 @@ impl Model {
 
     fn check(&self) {
         check_nodes(&self.index);
-        assert_eq!(self.index.len(), self.places.len());
-        for (&key, &address) in &self.places {
+        assert_eq!(self.index.len(), self.addresses.len());
+        for (&key, &address) in &self.addresses {
             assert_eq!(self.index.find(key), Some(address));
             let beside = Key { segment: key.segment ^ 1, ..key };
-            assert_eq!(self.index.find(beside), self.places.get(&beside).copied());
+            assert_eq!(self.index.find(beside), self.addresses.get(&beside).copied());
         }
         assert!(
-            all_below(&self.index, None).into_iter().collect::<BTreeMap<_, _>>() == self.places
+            all_below(&self.index, None).into_iter().collect::<BTreeMap<_, _>>() == self.addresses
         );
     }
 
@@ -198,7 +198,7 @@ impl Model {
                 let prefix: Path = (0..len).map(|at| (code / 3usize.pow(at) % 3) as u8).collect();
                 let found = all_below(&self.index, (len > 0).then(|| hash(&prefix)));
                 let expected: BTreeMap<Key, RecordAddress> = self
-                    .places
+                    .addresses
                     .iter()
                     .filter(|(key, _)| self.is_below(**key, &prefix))
                     .map(|(&key, &address)| (key, address))
@@ -501,6 +501,6 @@ fn sweep_compacts_cells() {
         let (path, segment) = key(number);
         assert_eq!(index.find(Key { object: hash(&path), segment }), Some(address(number)));
     }
-    let places = index.erase_below(None, ALL, |_, _| ());
-    assert_eq!((places as u64, index.segments.cells().page_count()), (count, 1));
+    let addresses = index.erase_below(None, ALL, |_, _| ());
+    assert_eq!((addresses as u64, index.segments.cells().page_count()), (count, 1));
 }

@@ -187,8 +187,8 @@ fn finds_records_missed_by_full_holdings() {
         let page = fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100);
         page.unwrap().is_partial
     };
-    let told = fixture.store.take_changes(1_000).unwrap();
-    assert!(is_partial(&fixture) && told.changes.len() < 60, "{}", told.changes.len());
+    let changes = fixture.store.take_changes(1_000).unwrap();
+    assert!(is_partial(&fixture) && changes.changes.len() < 60, "{}", changes.changes.len());
     for object in 0..70 {
         assert_eq!(fixture.erase(&std::format!("/o/{object}"), 1), 1);
     }

@@ -32,14 +32,14 @@ pub(super) fn tier_config(disks: Vec<DiskGeometry>) -> DiskTierConfig {
 
 /// The offset and the encoded bytes of a write.
 pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec<u8>)> {
-    let DiskOpKind::Write { offset, len, sequence, chunks: parts } = &op.kind else { return None };
+    let DiskOpKind::Write { offset, len, sequence, chunks } = &op.kind else { return None };
     let geometry = &config.disks[usize::from(op.disk)];
     let block_bytes = u64::from(geometry.block_bytes);
     assert!(offset % block_bytes == 0 && u64::from(*len) % block_bytes == 0);
     let mut octets = vec![0xEE; *len as usize];
     let address =
         record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
-    record::encode_chunks(parts, &address, geometry.block_bytes, checksum, &mut octets);
+    record::encode_chunks(chunks, &address, geometry.block_bytes, checksum, &mut octets);
     Some((*offset, octets))
 }
 

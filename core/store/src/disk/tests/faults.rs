@@ -119,14 +119,15 @@ fn flipped_metadata_is_survived() {
 }
 
 /// Restarts while the system fails all reads of a part of the disk.
-fn start_without(fixture: &mut Fixture, part: std::ops::Range<usize>) {
+fn start_without(fixture: &mut Fixture, range: std::ops::Range<usize>) {
     fixture.restart();
     loop {
         fixture.take();
         let Some(op) = fixture.ops.pop_front() else { return };
         match op.kind {
             DiskOpKind::ReadRaw { offset, len }
-                if (offset as usize) < part.end && offset as usize + len as usize > part.start =>
+                if (offset as usize) < range.end
+                    && offset as usize + len as usize > range.start =>
             {
                 let failed = DiskOutcome::Failed(DiskFailure::Io);
                 fixture.store.on_disk_done(fixture.now, op.id, failed);
@@ -146,7 +147,7 @@ fn unreadable_regions_are_counted_once() {
     let third = second + 2 * region;
     // The unreadable part, the regions that are counted, and whether records are lost. A region
     // without header or footer is read in chunks, which are larger than the regions here.
-    for (part, unreadable, loses) in [
+    for (range, unreadable, loses) in [
         (first..first + 512, 1, true),
         (first + region - 1..first + region, 1, true),
         // The checkpoint replaces the records.
@@ -157,11 +158,11 @@ fn unreadable_regions_are_counted_once() {
         (first..third + region, 3, true),
     ] {
         fixture.disks[0] = whole.clone();
-        start_without(&mut fixture, part.clone());
+        start_without(&mut fixture, range.clone());
         let stats = fixture.stats();
-        assert_eq!(stats.regions_unreadable, unreadable, "{part:?}: {stats:?}");
-        assert_eq!(stats.recovered < 20, loses, "{part:?}: {stats:?}");
-        assert_eq!(stats.read_errors > 0, unreadable > 0, "{part:?}: {stats:?}");
+        assert_eq!(stats.regions_unreadable, unreadable, "{range:?}: {stats:?}");
+        assert_eq!(stats.recovered < 20, loses, "{range:?}: {stats:?}");
+        assert_eq!(stats.read_errors > 0, unreadable > 0, "{range:?}: {stats:?}");
         fixture.store.check_disk();
     }
     // Footer and checkpoint are damaged: a scan finds the records.

@@ -149,12 +149,12 @@ impl Model {
     }
 
     /// Asserts that this Data may be served now for a name at or below `asked`.
-    fn check_served(&mut self, asked: &Name, can_be_prefix: bool, wire: &[u8]) {
+    fn check_served(&mut self, requested: &Name, can_be_prefix: bool, wire: &[u8]) {
         self.served += 1;
         let uri = self.all.get(wire).expect("what is served has come once");
         let data = DataView::decode(wire).unwrap();
-        assert!(data.name == asked.as_view() || can_be_prefix);
-        assert!(asked.as_view().is_prefix_of(data.name));
+        assert!(data.name == requested.as_view() || can_be_prefix);
+        assert!(requested.as_view().is_prefix_of(data.name));
         let known = &self.names[uri];
         let is_right = known.current.as_deref() == Some(wire)
             || known.current.is_none() && known.after_crash.contains(wire);
@@ -163,13 +163,13 @@ impl Model {
 
     fn ask(&mut self) {
         let uri = self.any_name();
-        let mut asked = name(&uri);
+        let mut requested = name(&uri);
         let can_be_prefix = self.rng.below(4) == 0;
-        if can_be_prefix && asked.as_view().component_count() > 1 && self.rng.below(2) == 0 {
-            asked.pop();
+        if can_be_prefix && requested.as_view().component_count() > 1 && self.rng.below(2) == 0 {
+            requested.pop();
         }
-        match self.fixture.look(&asked, can_be_prefix, false) {
-            Found::Memory(hit) => self.check_served(&asked, can_be_prefix, &hit.packet),
+        match self.fixture.look(&requested, can_be_prefix, false) {
+            Found::Memory(hit) => self.check_served(&requested, can_be_prefix, &hit.packet),
             Found::Disk(found) => {
                 if let Ok(read) = self.fixture.store.begin_read(&found) {
                     self.reading.entry(read).or_default();
@@ -179,7 +179,8 @@ impl Model {
                 let is_required = |known: &Known| self.is_required(known);
                 let mut below = self.names.iter().filter(|(other, _)| {
                     let other = name(other);
-                    other == asked || can_be_prefix && asked.as_view().is_prefix_of(other.as_view())
+                    other == requested
+                        || can_be_prefix && requested.as_view().is_prefix_of(other.as_view())
                 });
                 let lost = below.find(|(_, known)| is_required(known));
                 assert!(lost.is_none(), "{} is lost", lost.unwrap().0);
@@ -327,15 +328,15 @@ impl Model {
     }
 
     fn note_write(&mut self, op: &DiskOp, fails: bool) {
-        let DiskOpKind::Write { offset, sequence, chunks: parts, .. } = &op.kind else { return };
+        let DiskOpKind::Write { offset, sequence, chunks, .. } = &op.kind else { return };
         let region = self.region_of(op.disk, *offset);
         let highest = self.sequences.entry(region).or_default();
         *highest = (*highest).max(*sequence);
         let block_bytes = self.fixture.config.disks[usize::from(op.disk)].block_bytes;
         let mut begin = *offset;
-        for part in parts {
-            let end = begin + part.size(block_bytes);
-            if let WriteChunk::Data { packet, .. } = part {
+        for chunk in chunks {
+            let end = begin + chunk.size(block_bytes);
+            if let WriteChunk::Data { packet, .. } = chunk {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
                 let data = DataView::decode(packet).unwrap();
@@ -481,12 +482,12 @@ impl Model {
 
     /// A write that was not acknowledged has happened, or not.
     fn note_crashed(&mut self, op: &DiskOp) {
-        let DiskOpKind::Write { offset, sequence, chunks: parts, .. } = &op.kind else { return };
+        let DiskOpKind::Write { offset, sequence, chunks, .. } = &op.kind else { return };
         let region = self.region_of(op.disk, *offset);
         let highest = self.sequences.entry(region).or_default();
         *highest = (*highest).max(*sequence);
-        for part in parts {
-            if let WriteChunk::Data { packet, .. } = part {
+        for chunk in chunks {
+            if let WriteChunk::Data { packet, .. } = chunk {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
             }
@@ -542,9 +543,9 @@ fn run(seed: u64, weather: Weather) {
     model.settle();
     let uris: Vec<String> = model.names.keys().cloned().collect();
     for uri in uris {
-        let asked = name(&uri);
-        match model.fixture.look(&asked, false, false) {
-            Found::Memory(hit) => model.check_served(&asked, false, &hit.packet),
+        let requested = name(&uri);
+        match model.fixture.look(&requested, false, false) {
+            Found::Memory(hit) => model.check_served(&requested, false, &hit.packet),
             Found::Disk(found) => {
                 if let Ok(read) = model.fixture.store.begin_read(&found) {
                     model.reading.entry(read).or_default();

@@ -76,14 +76,14 @@ fn changes_sum_to_holdings() {
                     fixture.store.build_holdings(rng.below(50));
                 }
                 4..7 => {
-                    let told = fixture.store.take_changes(1 + rng.below(4) as usize).unwrap();
-                    if told.generation != generation {
-                        (generation, sequence) = (told.generation, 0);
+                    let changes = fixture.store.take_changes(1 + rng.below(4) as usize).unwrap();
+                    if changes.generation != generation {
+                        (generation, sequence) = (changes.generation, 0);
                         believed.clear();
                     }
                     sequence += 1;
-                    assert_eq!(told.sequence, sequence);
-                    apply(&mut believed, told);
+                    assert_eq!(changes.sequence, sequence);
+                    apply(&mut believed, changes);
                 }
                 _ => put(&mut fixture, &format!("/f/{}", rng.below(3)), step / 3 % 170),
             }
@@ -91,27 +91,27 @@ fn changes_sum_to_holdings() {
         while fixture.store.build_holdings(50) {}
         fixture.store.check();
         loop {
-            let told = fixture.store.take_changes(3).unwrap();
-            let has_more = told.has_more;
-            if told.generation != generation {
-                generation = told.generation;
+            let changes = fixture.store.take_changes(3).unwrap();
+            let has_more = changes.has_more;
+            if changes.generation != generation {
+                generation = changes.generation;
                 believed.clear();
             }
-            apply(&mut believed, told);
+            apply(&mut believed, changes);
             if !has_more {
                 break;
             }
         }
-        let mut held = BTreeSet::new();
+        let mut stored = BTreeSet::new();
         let page =
             fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100).unwrap();
         for Holding { name, ranges, .. } in page.holdings {
             for range in ranges {
-                held.extend((range.first..=range.last).map(|segment| (name.clone(), segment)));
+                stored.extend((range.first..=range.last).map(|segment| (name.clone(), segment)));
             }
         }
-        assert!(!held.is_empty());
-        assert_eq!(believed, held, "seed {seed}");
+        assert!(!stored.is_empty());
+        assert_eq!(believed, stored, "seed {seed}");
         fixture.store.configure(
             fixture.now,
             StoreConfig { capacity_bytes: 0, ..fixture.store.config().clone() },
@@ -153,8 +153,8 @@ fn restart_finds_missed_segments() {
     assert!(!page.is_partial);
     assert_eq!(page.holdings.len(), 50);
     fixture.store.check();
-    let told = fixture.store.take_changes(1_000).unwrap();
-    assert_eq!((told.changes.len(), told.sequence), (50, 1));
+    let changes = fixture.store.take_changes(1_000).unwrap();
+    assert_eq!((changes.changes.len(), changes.sequence), (50, 1));
 }
 
 #[test]
@@ -165,14 +165,17 @@ fn generations_continue_after_stop() {
     for generation in 1..4 {
         fixture.store.track_holdings(HoldingsConfig::default());
         while fixture.store.build_holdings(100) {}
-        let told = fixture.store.take_changes(10).unwrap();
-        assert_eq!((told.generation, told.sequence, told.changes.len()), (generation, 1, 1));
+        let changes = fixture.store.take_changes(10).unwrap();
+        assert_eq!(
+            (changes.generation, changes.sequence, changes.changes.len()),
+            (generation, 1, 1)
+        );
         fixture.store.stop_tracking_holdings();
     }
 }
 
-fn apply(believed: &mut BTreeSet<(weir_wire::Name, u64)>, told: HoldingChanges) {
-    for change in told.changes {
+fn apply(believed: &mut BTreeSet<(weir_wire::Name, u64)>, changes: HoldingChanges) {
+    for change in changes.changes {
         for range in change.added {
             for segment in range.first..=range.last {
                 assert!(believed.insert((change.name.clone(), segment)));
