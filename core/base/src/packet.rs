@@ -311,9 +311,9 @@ impl PacketMut {
         if len == 0 {
             return Packet::empty();
         }
-        let part = ManuallyDrop::new(self);
+        let packet = ManuallyDrop::new(self);
         // SAFETY: asserted above; the holder passes from one to the other.
-        Packet(unsafe { part.0.subslice(0, len) })
+        Packet(unsafe { packet.0.subslice(0, len) })
     }
 }
 

@@ -194,6 +194,7 @@ mod avx512 {
         let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = before;
         for (sixteen, constants) in ROUNDS.as_chunks::<16>().0.iter().enumerate() {
             for (at, &constant) in constants.iter().enumerate() {
+                // The message schedule: from round 16 on, each word depends on four earlier ones.
                 if sixteen > 0 {
                     let (w2, w15) = (words[(at + 14) % 16], words[(at + 1) % 16]);
                     let sigma0 = _mm512_ternarylogic_epi32::<XOR>(

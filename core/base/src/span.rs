@@ -46,10 +46,10 @@ impl ClassSpans {
     }
 
     fn pop(&mut self) -> Option<NonNull<Span>> {
-        while let Some(place) = self.with_room.pop_front() {
+        while let Some(span) = self.with_room.pop_front() {
             self.first_position += 1;
-            if place.is_some() {
-                return place;
+            if span.is_some() {
+                return span;
             }
         }
         None
@@ -134,14 +134,14 @@ impl Spans {
 
     #[cold]
     fn grow(&mut self, class: usize, shared: NonNull<PoolShared>) -> Option<NonNull<Span>> {
-        let places = (self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class);
-        let places = places as u32;
-        let span = self.source.take(places)?.cast::<Span>();
+        let block_count = (self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class);
+        let block_count = block_count as u32;
+        let span = self.source.take(block_count)?.cast::<Span>();
         let fields = Span {
             outstanding: AtomicU32::new(0),
             class: class as u32,
             carved: 0,
-            block_capacity: places,
+            block_capacity: block_count,
             index: self.spans.len() as u32,
             has_room: true,
             queue_position: 0,
@@ -182,7 +182,7 @@ impl Spans {
         if !is_empty || class.current == Some(span) {
             return;
         }
-        let places = fields.block_capacity;
+        let block_count = fields.block_capacity;
         class.remove(fields.queue_position);
         self.spans.swap_remove(index);
         if let Some(moved) = self.spans.get_mut(index) {
@@ -192,7 +192,7 @@ impl Spans {
         // SAFETY: no block of the span is out, and the pool forgot it. The span was a holder of
         // `shared`, and the pool is another holder.
         unsafe {
-            self.source.give_back(span.cast(), places);
+            self.source.give_back(span.cast(), block_count);
             PoolShared::release(shared);
         }
     }

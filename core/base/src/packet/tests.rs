@@ -70,9 +70,9 @@ fn packets_cross_threads() {
     let packet = Packet::from(vec![5; 64]);
     let threads: Vec<_> = (0..4)
         .map(|at| {
-            let part = packet.slice(at..at + 8);
+            let slice = packet.slice(at..at + 8);
             std::thread::spawn(move || {
-                part.clone().iter().map(|&octet| u32::from(octet)).sum::<u32>()
+                slice.clone().iter().map(|&octet| u32::from(octet)).sum::<u32>()
             })
         })
         .collect();
