@@ -534,6 +534,7 @@ impl<'a> LpView<'a> {
             tlv::LP_CONGESTION_MARK => header.congestion_mark = field.nni()?,
             tlv::LP_ACK => {
                 eight_octets(field)?;
+                // Acks follow each other, so that all are one range of the body.
                 if self.acks.is_empty() {
                     self.acks_at = field.offset;
                 }

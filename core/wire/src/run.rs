@@ -42,6 +42,7 @@ impl RunFields<'_> {
         let field_len = |typ: u32, len: usize| {
             tlv::var_number_size(typ.into()) + tlv::var_number_size(len as u64) + len
         };
+        // The length comes first, so compute the sizes of all fields before writing any.
         let token_len =
             if token.is_empty() { 0 } else { field_len(tlv::LP_PIT_TOKEN, token.len()) };
         let tokens_len = self.tokens.map_or(0, |all| field_len(tlv::LP_RUN_TOKENS, all.len()));

@@ -33,8 +33,8 @@ pub fn format_timestamp(unix_s: i64) -> [u8; TIMESTAMP_SIZE] {
     let second = unix_s.rem_euclid(SECONDS_PER_DAY);
     let mut out = *b"00000000T000000";
     let mut put = |at: usize, digits: usize, mut number: i64| {
-        for place in (at..at + digits).rev() {
-            out[place] = b'0' + (number % 10) as u8;
+        for position in (at..at + digits).rev() {
+            out[position] = b'0' + (number % 10) as u8;
             number /= 10;
         }
     };

@@ -370,7 +370,7 @@ impl<'a> ChildReader<'a> {
     /// comes after all others.
     #[cold]
     fn take_uncommon(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
-        let asked = self.format.rank(typ).unwrap_or(usize::MAX);
+        let requested_rank = self.format.rank(typ).unwrap_or(usize::MAX);
         while !self.rest.is_empty() {
             let (element, value, size) = read_element(self.rest)?;
             let rest = &self.rest[size..];
@@ -378,7 +378,7 @@ impl<'a> ChildReader<'a> {
                 return Ok((Some(value), rest));
             }
             let rank = self.format.rank(element);
-            if rank.is_some_and(|rank| rank > asked) {
+            if rank.is_some_and(|rank| rank > requested_rank) {
                 break;
             }
             if is_critical(element) {

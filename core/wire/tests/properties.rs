@@ -326,8 +326,8 @@ proptest! {
         cut in option::of(any::<prop::sample::Index>()),
     ) {
         let mut octets = octets;
-        for (place, octet) in damage {
-            let at = place.index(octets.len());
+        for (position, octet) in damage {
+            let at = position.index(octets.len());
             octets[at] = octet;
         }
         if let Some(cut) = cut {
