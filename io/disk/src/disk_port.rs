@@ -112,7 +112,7 @@ pub(crate) struct DiskPort {
     done: Vec<Completion>,
     delayed: BinaryHeap<Reverse<DelayedAnswer>>,
     delayed_count: u64,
-    answers: Vec<(DiskOpId, DiskOutcome)>,
+    outcomes: Vec<(DiskOpId, DiskOutcome)>,
     /// Operations that were submitted and whose outcome was not drained yet.
     under_way: usize,
 }
@@ -136,7 +136,7 @@ impl DiskPort {
             done: Vec::new(),
             delayed: BinaryHeap::new(),
             delayed_count: 0,
-            answers: Vec::new(),
+            outcomes: Vec::new(),
             under_way: 0,
         }
     }
@@ -149,7 +149,7 @@ impl DiskPort {
         assert!(self.under_way < self.running.len(), "the store exceeded its depth");
         self.under_way += 1;
         if self.shared.is_dead() {
-            return self.answers.push((op.id, DiskOutcome::Failed(DiskFailure::Io)));
+            return self.outcomes.push((op.id, DiskOutcome::Failed(DiskFailure::Io)));
         }
         let taken = self.begin(op);
         self.check_backend(taken);
@@ -174,12 +174,12 @@ impl DiskPort {
         if self.shared.is_dead() {
             self.fail_all();
         }
-        self.under_way -= self.answers.len();
-        out.append(&mut self.answers);
+        self.under_way -= self.outcomes.len();
+        out.append(&mut self.outcomes);
     }
 
-    pub(crate) fn has_answers(&self) -> bool {
-        !self.answers.is_empty()
+    pub(crate) fn has_outcomes(&self) -> bool {
+        !self.outcomes.is_empty()
     }
 
     pub(crate) fn under_way(&self) -> usize {
@@ -188,7 +188,7 @@ impl DiskPort {
 
     /// When the next delayed outcome is due, if there is one.
     pub(crate) fn next_release(&self) -> Option<Instant> {
-        let next = self.delayed.peek().map(|held| held.0.due)?;
+        let next = self.delayed.peek().map(|answer| answer.0.due)?;
         Some(self.shared.answer_delay.stalled_until().map_or(next, |until| until.max(next)))
     }
 
@@ -220,12 +220,12 @@ impl DiskPort {
 
     /// Reports a failure of all operations of a dead disk. Their buffers stay with the backend.
     fn fail_all(&mut self) {
-        while let Some(Reverse(held)) = self.delayed.pop() {
-            self.answers.push((held.id, held.outcome));
+        while let Some(Reverse(answer)) = self.delayed.pop() {
+            self.outcomes.push((answer.id, answer.outcome));
         }
         let failed = self.running.iter_mut().filter_map(Option::take);
         let failed = failed.map(|running| (running.id, DiskOutcome::Failed(DiskFailure::Io)));
-        self.answers.extend(failed);
+        self.outcomes.extend(failed);
     }
 
     fn record_location(&self, offset: u64, sequence: u32) -> RecordLocation {
@@ -238,7 +238,7 @@ impl DiskPort {
         let stalled_until = self.shared.answer_delay.stalled_until();
         let until = due.max(stalled_until);
         let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
-            return self.answers.push((id, outcome));
+            return self.outcomes.push((id, outcome));
         };
         // Not delayed until the end of the stall, which may be cancelled.
         self.delayed_count += 1;
@@ -251,9 +251,9 @@ impl DiskPort {
         if self.shared.answer_delay.stalled_until().is_some_and(|until| until > now) {
             return;
         }
-        while self.delayed.peek().is_some_and(|held| held.0.due <= now) {
-            let Some(Reverse(held)) = self.delayed.pop() else { return };
-            self.answers.push((held.id, held.outcome));
+        while self.delayed.peek().is_some_and(|answer| answer.0.due <= now) {
+            let Some(Reverse(answer)) = self.delayed.pop() else { return };
+            self.outcomes.push((answer.id, answer.outcome));
         }
     }
 
@@ -263,7 +263,8 @@ impl DiskPort {
         match &running.task {
             OpTask::Raw => DiskOutcome::Raw(octets.to_vec()),
             OpTask::Write { .. } => DiskOutcome::Written,
-            OpTask::Record(place) => match record::parse_data(octets, place, crate::checksum) {
+            OpTask::Record(location) => match record::parse_data(octets, location, crate::checksum)
+            {
                 Ok(record) => DiskOutcome::Record {
                     packet: self.pool.copy(record.body),
                     fresh_until_unix_ms: record.fresh_until_unix_ms,
@@ -294,7 +295,7 @@ impl DiskPort {
         if is_write && !self.shared.is_writable {
             let outcome = DiskOutcome::Failed(DiskFailure::ReadOnly);
             self.shared.counters.count(&outcome, 0);
-            self.answers.push((op.id, outcome));
+            self.outcomes.push((op.id, outcome));
             return Ok(());
         }
         let due = self.shared.answer_delay.answer_due(services);

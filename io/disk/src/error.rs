@@ -124,10 +124,10 @@ pub enum OpenError {
     },
     /// The disks are named in another order than before.
     #[error(
-        "{}: is disk {disk} of its store, but named as disk {place} (from 0); name the disks in \
+        "{}: is disk {disk} of its store, but named as disk {position} (from 0); name the disks in \
          their former order", path.display()
     )]
-    WrongOrder { path: PathBuf, disk: u32, place: u32 },
+    WrongOrder { path: PathBuf, disk: u32, position: u32 },
     /// A disk of the set is missing.
     #[error(
         "disk {disk} (from 0) of the {disks} disks of this store is missing{}; mount or name it, \
@@ -142,38 +142,40 @@ pub enum OpenError {
     },
     /// The store was created for another number of threads, between which its disks are divided.
     #[error(
-        "{}: the store was created with {made} worker thread{}, not {wanted}, and keeps that \
-         number; set `threads = {made}` again, or remove all files of the store (zero the first \
-         MiB of devices) to start empty", path.display(), if *made == 1 { "" } else { "s" }
+        "{}: the store was created with {existing} worker thread{}, not {wanted}, and keeps that \
+         number; set `threads = {existing}` again, or remove all files of the store (zero the \
+         first MiB of devices) to start empty",
+        path.display(),
+        if *existing == 1 { "" } else { "s" }
     )]
     ThreadsMismatch {
         path: PathBuf,
-        made: u32,
+        existing: u32,
         /// The configured number of threads.
         wanted: u32,
     },
     /// The disk was created with regions of another size.
     #[error(
-        "{}: created with `region_size = {made}`, not {wanted}, and keeps that; set it again or \
-         leave it out, or remove all files of the store (zero the first MiB of devices) to start \
-         empty", path.display()
+        "{}: created with `region_size = {existing}`, not {wanted}, and keeps that; set it again \
+         or leave it out, or remove all files of the store (zero the first MiB of devices) to \
+         start empty", path.display()
     )]
     RegionsMismatch {
         path: PathBuf,
         /// Bytes of its regions.
-        made: u64,
+        existing: u64,
         wanted: u64,
     },
     /// The disk was created with smaller blocks than direct I/O requires here.
     #[error(
-        "{}: created with blocks of {made} bytes, but direct I/O requires {wanted} here; set \
+        "{}: created with blocks of {existing} bytes, but direct I/O requires {wanted} here; set \
          `direct = false` for this disk, or remove all files of the store (zero the first MiB of \
          devices) to start empty", path.display()
     )]
     BlocksMismatch {
         path: PathBuf,
         /// Bytes of its blocks.
-        made: u32,
+        existing: u32,
         /// Bytes that direct I/O requires.
         wanted: u32,
     },

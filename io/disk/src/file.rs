@@ -231,6 +231,7 @@ impl OpenDisk {
         let free_bytes = self.free_bytes();
         let too_large = || OpenError::FileSizeLimit { path: self.path.clone(), bytes, free_bytes };
         let len = i64::try_from(bytes).map_err(|_| too_large())?;
+        // Reserve all space now: a file system that becomes full later would fail each write.
         let reserved = loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, len) {
                 Err(nix::errno::Errno::EINTR) => {}
@@ -239,6 +240,7 @@ impl OpenDisk {
         };
         match reserved {
             Ok(()) => Ok(()),
+            // Without `fallocate`, the file grows with its writes.
             Err(nix::errno::Errno::EOPNOTSUPP) => {
                 warnings.push(OpenWarning::Sparse { path: self.path.clone(), bytes });
                 let grown = self.file.set_len(bytes);
@@ -306,6 +308,7 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
             return Err(OpenError::NotADisk { path: path.into(), kind });
         }
     }
+    // A new file is never created behind a link: the file system of its target may not be mounted.
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC);
@@ -326,6 +329,7 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
             Err(error) => Err(open_error(path, error)),
         },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            // A disk that cannot be written still serves its records.
             match OpenOptions::new().read(true).open(path) {
                 Ok(file) => Ok((file, false, false)),
                 Err(_) => Err(open_error(path, error)),

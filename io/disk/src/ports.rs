@@ -32,8 +32,8 @@ impl DiskPorts {
         Ok(Self { ports: Vec::new(), bell, timer, timer_at: None })
     }
 
-    pub(crate) fn add(&mut self, lane: DiskPort) {
-        self.ports.push(lane);
+    pub(crate) fn add(&mut self, port: DiskPort) {
+        self.ports.push(port);
     }
 
     /// Descriptors that become readable when outcomes have arrived. They are never read, so watch
@@ -54,7 +54,7 @@ impl DiskPorts {
     /// Starts all accepted operations. Call it once in each turn, whether or not there are any.
     pub fn flush(&mut self) {
         self.ports.iter_mut().for_each(DiskPort::flush);
-        if self.ports.iter().any(DiskPort::has_answers) {
+        if self.ports.iter().any(DiskPort::has_outcomes) {
             self.bell.ring();
         }
         self.set_timer();
@@ -63,8 +63,8 @@ impl DiskPorts {
     /// Appends the outcomes since the last call.
     pub fn drain(&mut self, out: &mut Vec<(DiskOpId, DiskOutcome)>) {
         self.bell.clear();
-        for lane in &mut self.ports {
-            lane.drain(out);
+        for port in &mut self.ports {
+            port.drain(out);
         }
         self.set_timer();
     }
@@ -94,7 +94,7 @@ impl DiskPorts {
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
         // A disk that hangs does not take time from the others.
-        self.ports.iter_mut().fold(true, |all_ended, lane| all_ended & lane.close(until))
+        self.ports.iter_mut().fold(true, |all_ended, port| all_ended & port.close(until))
     }
 }
 

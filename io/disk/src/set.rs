@@ -53,9 +53,9 @@ struct SetDisk {
 /// See [`OpenError`]. Everything opened so far is closed again, and created files are removed.
 pub fn open(configs: &[DiskFileConfig], shards: u32) -> Result<DiskSet, OpenError> {
     check_configs(configs, shards)?;
-    let mut made = CreatedFiles(Vec::new());
-    let set = open_all(configs, shards, &mut made)?;
-    made.0.clear();
+    let mut created = CreatedFiles(Vec::new());
+    let set = open_all(configs, shards, &mut created)?;
+    created.0.clear();
     Ok(set)
 }
 
@@ -75,7 +75,7 @@ impl Drop for CreatedFiles {
 fn open_all(
     configs: &[DiskFileConfig],
     shards: u32,
-    made: &mut CreatedFiles,
+    created: &mut CreatedFiles,
 ) -> Result<DiskSet, OpenError> {
     let mut warnings = Vec::new();
     let mut disks: Vec<OpenDisk> = Vec::new();
@@ -85,7 +85,7 @@ fn open_all(
             && !config.unnamed
             && let Ok(file) = disk.file.try_clone()
         {
-            made.0.push((disk.path.clone(), file));
+            created.0.push((disk.path.clone(), file));
         }
         disks.push(disk);
     }
@@ -172,26 +172,26 @@ fn hook_fault(_config: &DiskFileConfig) -> Option<&'static str> {
 fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
     let mut first: Option<(&OpenDisk, &Superblock)> = None;
     let mut count = 0;
-    for (place, disk) in (0..).zip(disks) {
+    for (position, disk) in (0..).zip(disks) {
         let Some(superblock) = &disk.superblock else { continue };
         let (first_disk, first_superblock) = *first.get_or_insert((disk, superblock));
         let path = || disk.path.clone();
         if superblock.set_id != first_superblock.set_id {
             return Err(OpenError::SetMismatch { path: path(), first: first_disk.path.clone() });
         }
-        if superblock.disk != place {
-            return Err(OpenError::WrongOrder { path: path(), disk: superblock.disk, place });
+        if superblock.disk != position {
+            return Err(OpenError::WrongOrder { path: path(), disk: superblock.disk, position });
         }
         count = count.max(superblock.disks);
     }
     // A file that had to be created is no new disk: the real one may not be mounted.
-    let made = disks.iter().take(count as usize).position(|disk| disk.is_new);
+    let new = disks.iter().take(count as usize).position(|disk| disk.is_new);
     let named = disks.len() as u32;
-    let missing = made.map(|at| at as u32).or_else(|| (named < count).then_some(named));
+    let missing = new.map(|at| at as u32).or_else(|| (named < count).then_some(named));
     match missing {
         None => Ok(()),
         Some(disk) => {
-            let path = made.map(|at| disks[at].path.clone());
+            let path = new.map(|at| disks[at].path.clone());
             Err(OpenError::Missing { disk, disks: count, path })
         }
     }
@@ -298,16 +298,16 @@ fn check_layout_unchanged(disk: &OpenDisk, wanted: &Superblock) -> Result<(), Op
     let Some(before) = &disk.superblock else { return Ok(()) };
     let path = disk.path.clone();
     if before.shards != wanted.shards {
-        let (made, wanted) = (before.shards, wanted.shards);
-        return Err(OpenError::ThreadsMismatch { path, made, wanted });
+        let (existing, wanted) = (before.shards, wanted.shards);
+        return Err(OpenError::ThreadsMismatch { path, existing, wanted });
     }
     if before.region_bytes != wanted.region_bytes {
-        let (made, wanted) = (before.region_bytes, wanted.region_bytes);
-        return Err(OpenError::RegionsMismatch { path, made, wanted });
+        let (existing, wanted) = (before.region_bytes, wanted.region_bytes);
+        return Err(OpenError::RegionsMismatch { path, existing, wanted });
     }
     if before.block_bytes != wanted.block_bytes {
-        let (made, wanted) = (before.block_bytes, wanted.block_bytes);
-        return Err(OpenError::BlocksMismatch { path, made, wanted });
+        let (existing, wanted) = (before.block_bytes, wanted.block_bytes);
+        return Err(OpenError::BlocksMismatch { path, existing, wanted });
     }
     Ok(())
 }

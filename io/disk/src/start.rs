@@ -62,8 +62,8 @@ pub(crate) fn start(
     for (index, disk) in disks.into_iter().enumerate() {
         let shared = DiskShared::new(&disk, store_id, &bells).map_err(StartError::Descriptor)?;
         let shared = Arc::new(shared);
-        let (kind, ways) = backends(index, disk, &bells, depth)?;
-        for ((backend, buffers), ports) in ways.into_iter().zip(&mut ports) {
+        let (kind, shard_backends) = backends(index, disk, &bells, depth)?;
+        for ((backend, buffers), ports) in shard_backends.into_iter().zip(&mut ports) {
             ports.add(DiskPort::new(backend, Arc::clone(&shared), buffers, depth, pool_bytes));
         }
         monitored.push((shared, kind));
@@ -83,9 +83,10 @@ fn backends(
     let threads = match disk.config.engine {
         Engine::Threads(threads) => threads,
         #[cfg(feature = "lab")]
+        // Only the threads can inject faults.
         Engine::Auto if disk.config.faults.is_some() => THREADS_DEFAULT,
         Engine::Auto | Engine::IoUring => match ring_backends(&disk, bells, depth) {
-            Ok(ways) => return Ok(("io_uring", ways)),
+            Ok(shard_backends) => return Ok(("io_uring", shard_backends)),
             Err(source) if disk.config.engine == Engine::IoUring => {
                 return Err(StartError::IoUring { path, source });
             }
@@ -101,8 +102,8 @@ fn backends(
             }
         },
     };
-    let ways = thread_backends(index, disk, threads, bells, depth);
-    Ok(("threads", ways.map_err(|source| StartError::Threads { path, source })?))
+    let shard_backends = thread_backends(index, disk, threads, bells, depth);
+    Ok(("threads", shard_backends.map_err(|source| StartError::Threads { path, source })?))
 }
 
 fn ring_backends(
@@ -110,12 +111,12 @@ fn ring_backends(
     bells: &[Arc<Doorbell>],
     depth: usize,
 ) -> io::Result<Vec<ShardBackend>> {
-    let ways = bells.iter().map(|bell| {
+    let shard_backends = bells.iter().map(|bell| {
         let buffers = Buffers::new(depth);
         let backend = RingBackend::start(&disk.file, &buffers, depth, bell)?;
         Ok((Box::new(backend) as Box<dyn Backend>, buffers))
     });
-    ways.collect()
+    shard_backends.collect()
 }
 
 fn thread_backends(
@@ -133,9 +134,9 @@ fn thread_backends(
     #[cfg(not(feature = "lab"))]
     let io: Arc<dyn PositionedIo> = Arc::new(disk.file);
     let threads = DiskThreads::start(index, &io, threads)?;
-    let ways = bells.iter().map(|bell| {
+    let shard_backends = bells.iter().map(|bell| {
         let backend = Box::new(threads.backend(Arc::clone(bell))) as Box<dyn Backend>;
         (backend, Buffers::new(depth))
     });
-    Ok(ways.collect())
+    Ok(shard_backends.collect())
 }

@@ -5,7 +5,7 @@ use crate::common;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use common::{LONG, MIB, Shard, config, data, record, start, ways, write};
+use common::{LONG, MIB, Shard, config, data, record, start, variants, write};
 use weir_base::Rng;
 use weir_disk::{DiskFileConfig, Engine, Faults, OpenError, Pace, Service, open};
 use weir_store::disk::{
@@ -22,9 +22,9 @@ fn with(config: DiskFileConfig, (engine, direct): (Engine, bool)) -> DiskFileCon
 
 #[test]
 fn reads_back_only_what_was_written() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
-        let config = with(config(&folder.path().join("disk"), 16), way);
+        let config = with(config(&folder.path().join("disk"), 16), variant);
         let set = open(&[config], 1).unwrap();
         let geometry = set.geometry(0, 0);
         let block = geometry.block_bytes;
@@ -35,25 +35,25 @@ fn reads_back_only_what_was_written() {
         // one.
         let sizes = [1, 400, 464, 465, 8192, 20_000, 300_000];
         let packets: Vec<_> = (0..).zip(sizes).map(|(seed, len)| data(len, seed)).collect();
-        let parts: Vec<_> = packets.iter().cloned().map(record).collect();
-        let places: Vec<_> = parts
+        let chunks: Vec<_> = packets.iter().cloned().map(record).collect();
+        let locations: Vec<_> = chunks
             .iter()
-            .scan(at, |next, part| {
+            .scan(at, |next, chunk| {
                 let offset = *next;
-                *next += part.size(block);
-                Some((offset, part.size(block)))
+                *next += chunk.size(block);
+                Some((offset, chunk.size(block)))
             })
             .collect();
-        assert!(matches!(shard.one(0, write(at, 5, parts, block)), DiskOutcome::Written));
-        for (packet, &(offset, len)) in packets.iter().zip(&places) {
+        assert!(matches!(shard.one(0, write(at, 5, chunks, block)), DiskOutcome::Written));
+        for (packet, &(offset, len)) in packets.iter().zip(&locations) {
             match shard.one(0, read(offset, len, 5)) {
                 DiskOutcome::Record { packet: found, fresh_until_unix_ms: 77 } => {
-                    assert!(found == *packet, "{way:?}");
+                    assert!(found == *packet, "{variant:?}");
                 }
-                other => panic!("{way:?}: {other:?}"),
+                other => panic!("{variant:?}: {other:?}"),
             }
         }
-        let (offset, len) = places[4];
+        let (offset, len) = locations[4];
         let faults = [
             (read(offset, len, 6), RecordFault::Foreign),
             (read(offset + u64::from(block), len, 5), RecordFault::Foreign),
@@ -73,16 +73,16 @@ fn reads_back_only_what_was_written() {
 
 #[test]
 fn raw_reads_end_with_the_file() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
-        let config = with(config(&folder.path().join("disk"), 4), way);
+        let config = with(config(&folder.path().join("disk"), 4), variant);
         let set = open(&[config], 1).unwrap();
         let block = u64::from(set.geometry(0, 0).block_bytes);
         let (_monitor, mut shards) = start(set, 4, 1);
         let octets: Vec<u8> = data(3 * block as usize, 9).to_vec();
         let end = 4 * MIB;
-        let parts = vec![WriteChunk::Raw(octets.clone())];
-        let written = shards[0].one(0, write(end - 3 * block, 1, parts, block as u32));
+        let chunks = vec![WriteChunk::Raw(octets.clone())];
+        let written = shards[0].one(0, write(end - 3 * block, 1, chunks, block as u32));
         assert!(matches!(written, DiskOutcome::Written));
         let mut raw = |offset, len: u64| match shards[0]
             .one(0, DiskOpKind::ReadRaw { offset, len: len as u32 })
@@ -90,10 +90,10 @@ fn raw_reads_end_with_the_file() {
             DiskOutcome::Raw(octets) => octets,
             other => panic!("{other:?}"),
         };
-        assert!(raw(end - 3 * block, 3 * block) == octets, "{way:?}");
-        assert!(raw(end - block, 4 * block) == octets[2 * block as usize..], "{way:?}");
-        assert!(raw(end, block).is_empty(), "{way:?}");
-        assert!(raw(end - 600 * 1024, 600 * 1024).ends_with(&octets), "{way:?}");
+        assert!(raw(end - 3 * block, 3 * block) == octets, "{variant:?}");
+        assert!(raw(end - block, 4 * block) == octets[2 * block as usize..], "{variant:?}");
+        assert!(raw(end, block).is_empty(), "{variant:?}");
+        assert!(raw(end - 600 * 1024, 600 * 1024).ends_with(&octets), "{variant:?}");
     }
 }
 
@@ -188,9 +188,9 @@ fn agrees_with_model(config: DiskFileConfig, operations: u64) {
 
 #[test]
 fn random_operations_equal_a_model() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
-        agrees_with_model(with(config(&folder.path().join("disk"), 8), way), 2000);
+        agrees_with_model(with(config(&folder.path().join("disk"), 8), variant), 2000);
     }
 }
 
@@ -231,11 +231,11 @@ fn faults_are_reported_and_not_served() {
     let mut seen = [0; 6];
     for turn in 0..600_u64 {
         let packet = data(12_000, turn);
-        let part = record(packet.clone());
-        let len = part.size(geometry.block_bytes);
+        let chunk = record(packet.clone());
+        let len = chunk.size(geometry.block_bytes);
         let offset = geometry.data_offset + turn % 50 * SLOT;
         let sequence = turn as u32;
-        match shards[0].one(0, write(offset, sequence, vec![part], geometry.block_bytes)) {
+        match shards[0].one(0, write(offset, sequence, vec![chunk], geometry.block_bytes)) {
             DiskOutcome::Written => seen[0] += 1,
             DiskOutcome::Failed(DiskFailure::NoSpace) => seen[1] += 1,
             DiskOutcome::Failed(DiskFailure::Io) => seen[2] += 1,
@@ -262,24 +262,24 @@ fn system_errors_fail_one_operation() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     open(&[config(&path, 4)], 1).unwrap();
-    for way in ways() {
-        let set = open(&[with(config(&path, 4), way)], 1).unwrap();
+    for variant in variants() {
+        let set = open(&[with(config(&path, 4), variant)], 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
         let (_monitor, mut shards) = start(set, 4, 1);
         let huge = 1 << 62;
-        let parts = vec![WriteChunk::Raw(vec![1; 4096])];
-        let outcome = shards[0].one(0, write(huge, 1, parts, 4096));
-        assert!(matches!(outcome, DiskOutcome::Failed(_)), "{way:?}: {outcome:?}");
+        let chunks = vec![WriteChunk::Raw(vec![1; 4096])];
+        let outcome = shards[0].one(0, write(huge, 1, chunks, 4096));
+        assert!(matches!(outcome, DiskOutcome::Failed(_)), "{variant:?}: {outcome:?}");
         let raw = shards[0].one(0, DiskOpKind::ReadRaw { offset: at, len: 4096 });
-        assert!(matches!(raw, DiskOutcome::Raw(octets) if octets.len() == 4096), "{way:?}");
+        assert!(matches!(raw, DiskOutcome::Raw(octets) if octets.len() == 4096), "{variant:?}");
     }
 }
 
 #[test]
 fn a_stalled_disk_answers_later_and_others_go_on() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
-        let configs = ["a", "b"].map(|name| with(config(&folder.path().join(name), 4), way));
+        let configs = ["a", "b"].map(|name| with(config(&folder.path().join(name), 4), variant));
         let set = open(&configs, 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
         let (monitor, mut shards) = start(set, 4, 1);
@@ -309,9 +309,9 @@ fn a_stalled_disk_answers_later_and_others_go_on() {
 
 #[test]
 fn a_paced_disk_is_never_faster_than_its_pace() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
-        let mut config = with(config(&folder.path().join("disk"), 4), way);
+        let mut config = with(config(&folder.path().join("disk"), 4), variant);
         config.pace = Some(Pace { ops_per_s: 2000.0, parallelism: 2, service: Service::Constant });
         let set = open(&[config], 1).unwrap();
         let geometry = set.geometry(0, 0);
@@ -331,8 +331,8 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
             shards[0].wait(LONG);
         }
         let begin = Instant::now();
-        let parts = (0..10).map(|seed| record(data(100, seed))).collect();
-        let outcome = shards[0].one(0, write(at, 1, parts, geometry.block_bytes));
+        let chunks = (0..10).map(|seed| record(data(100, seed))).collect();
+        let outcome = shards[0].one(0, write(at, 1, chunks, geometry.block_bytes));
         assert!(matches!(outcome, DiskOutcome::Written));
         assert!(begin.elapsed() >= Duration::from_millis(10), "{:?}", begin.elapsed());
     }
@@ -340,10 +340,10 @@ fn a_paced_disk_is_never_faster_than_its_pace() {
 
 #[test]
 fn close_ends_a_deliberate_stall() {
-    for way in ways() {
+    for variant in variants() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
-        let set = open(&[with(config(&path, 4), way)], 1).unwrap();
+        let set = open(&[with(config(&path, 4), variant)], 1).unwrap();
         let at = set.geometry(0, 0).data_offset;
         let (monitor, mut shards) = start(set, 4, 1);
         monitor.stall_handle(0).stall_for(Duration::from_secs(3600));
@@ -382,7 +382,7 @@ fn a_device_that_hangs_is_left_to_itself() {
 
 #[test]
 fn hung_disk_does_not_delay_close() {
-    for (engine, direct) in ways() {
+    for (engine, direct) in variants() {
         let folder = tempfile::tempdir().unwrap();
         let mut configs = ["a", "b"].map(|name| config(&folder.path().join(name), 4));
         configs[0].engine = Engine::Threads(1);

@@ -21,9 +21,9 @@ fn open_one(config: &DiskFileConfig) -> Result<DiskSet, OpenError> {
 fn put(set: DiskSet) -> (u64, u32) {
     let geometry = set.geometry(0, 0);
     let (monitor, mut shards) = start(set, 4, 1);
-    let part = record(data(5000, 1));
-    let len = part.size(geometry.block_bytes) as u32;
-    let kind = write(geometry.data_offset, 3, vec![part], geometry.block_bytes);
+    let chunk = record(data(5000, 1));
+    let len = chunk.size(geometry.block_bytes) as u32;
+    let kind = write(geometry.data_offset, 3, vec![chunk], geometry.block_bytes);
     assert!(matches!(shards[0].one(0, kind), DiskOutcome::Written));
     assert!(shards.remove(0).ports.close(LONG));
     drop(monitor);
@@ -46,13 +46,13 @@ fn a_new_file_is_reserved_secret_and_remembered() {
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
     let (id, key) = (set.store_id(), set.hash_key().hash(b"name"));
     assert_eq!(set.geometry(0, 0).regions, 7);
-    let place = put(set);
+    let location = put(set);
     // Size and region size are remembered.
     let set = open_one(&DiskFileConfig::new(&path, None)).unwrap();
     assert_eq!((set.store_id(), set.hash_key().hash(b"name")), (id, key));
     assert_eq!((set.geometry(0, 0).regions, set.geometry(0, 0).region_bytes), (7, MIB));
     assert!(set.warnings().iter().all(|w| matches!(w, OpenWarning::Buffered { .. })));
-    assert!(is_there(set, place));
+    assert!(is_there(set, location));
     let other = open_one(&config(&folder.path().join("other"), 8)).unwrap();
     assert_ne!(other.store_id(), id, "stores are drawn at random");
 }
@@ -195,7 +195,7 @@ fn sets_keep_their_disks_and_their_order() {
     let id = open(&[at("a"), at("b"), at("c")], 2).unwrap().store_id();
     assert_eq!(open(&[at("a"), at("b"), at("c")], 2).unwrap().store_id(), id);
     let error = open(&[at("b"), at("a"), at("c")], 2).unwrap_err();
-    assert!(matches!(error, OpenError::WrongOrder { disk: 1, place: 0, .. }), "{error}");
+    assert!(matches!(error, OpenError::WrongOrder { disk: 1, position: 0, .. }), "{error}");
     let error = open(&[at("a"), at("b")], 2).unwrap_err();
     assert!(matches!(error, OpenError::Missing { disk: 2, disks: 3, path: None }), "{error}");
     open(&[at("x"), at("y")], 2).unwrap();
@@ -220,62 +220,62 @@ fn sets_keep_their_disks_and_their_order() {
 fn resizing_keeps_remaining_regions() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
-    let place = put(open_one(&config(&path, 8)).unwrap());
+    let location = put(open_one(&config(&path, 8)).unwrap());
     let set = open_one(&config(&path, 16)).unwrap();
     assert_eq!(set.geometry(0, 0).regions, 15);
     assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Grown { .. })));
     assert_eq!(fs::metadata(&path).unwrap().len(), 16 * MIB);
-    assert!(is_there(set, place));
+    assert!(is_there(set, location));
     let set = open_one(&config(&path, 4)).unwrap();
     assert_eq!(set.geometry(0, 0).regions, 3);
     assert!(set.warnings().iter().any(|w| matches!(w, OpenWarning::Shrunk { .. })));
     assert_eq!(fs::metadata(&path).unwrap().len(), 4 * MIB);
-    assert!(is_there(set, place));
+    assert!(is_there(set, location));
 }
 
 #[test]
 fn truncated_file_is_extended() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
-    let place = put(open_one(&config(&path, 8)).unwrap());
+    let location = put(open_one(&config(&path, 8)).unwrap());
     File::options().write(true).open(&path).unwrap().set_len(3 * MIB).unwrap();
     let set = open_one(&config(&path, 8)).unwrap();
     let is_told = |w: &OpenWarning| matches!(w, OpenWarning::Truncated { .. });
     assert!(set.warnings().iter().any(is_told), "{:?}", set.warnings());
     assert_eq!((fs::metadata(&path).unwrap().len(), set.geometry(0, 0).regions), (8 * MIB, 7));
-    assert!(is_there(set, place));
+    assert!(is_there(set, location));
 }
 
 #[test]
 fn rejects_changed_layout() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
-    let made = config(&path, 8);
-    let place = put(open_one(&made).unwrap());
+    let original = config(&path, 8);
+    let location = put(open_one(&original).unwrap());
     let before = fs::read(&path).unwrap();
-    let error = open(std::slice::from_ref(&made), 2).unwrap_err();
-    assert!(matches!(error, OpenError::ThreadsMismatch { made: 1, wanted: 2, .. }), "{error}");
+    let error = open(std::slice::from_ref(&original), 2).unwrap_err();
+    assert!(matches!(error, OpenError::ThreadsMismatch { existing: 1, wanted: 2, .. }), "{error}");
     assert!(error.to_string().contains("set `threads = 1` again"), "{error}");
-    let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..made.clone() };
+    let other = DiskFileConfig { region_bytes: Some(MIB / 2), ..original.clone() };
     let error = open_one(&other).unwrap_err();
     assert!(matches!(error, OpenError::RegionsMismatch { .. }), "{error}");
     assert!(error.to_string().contains("region_size = 1048576"), "{error}");
     // If a new disk is next to it, that one is not created either.
     let new = folder.path().join("new");
-    assert!(open(&[made.clone(), config(&new, 8)], 2).is_err() && !new.exists());
+    assert!(open(&[original.clone(), config(&new, 8)], 2).is_err() && !new.exists());
     assert!(fs::read(&path).unwrap() == before, "written to");
-    assert!(is_there(open_one(&made).unwrap(), place));
+    assert!(is_there(open_one(&original).unwrap(), location));
     // Blocks that are smaller than direct I/O requires here.
     let small = DiskFileConfig { direct: false, ..config(&new, 8) };
-    let place = put(open_one(&small).unwrap());
+    let location = put(open_one(&small).unwrap());
     match open_one(&config(&new, 8)) {
         Ok(set) => assert_eq!(set.geometry(0, 0).block_bytes, 512),
         Err(error) => {
-            assert!(matches!(error, OpenError::BlocksMismatch { made: 512, .. }), "{error}");
+            assert!(matches!(error, OpenError::BlocksMismatch { existing: 512, .. }), "{error}");
             assert!(error.to_string().contains("direct = false"), "{error}");
         }
     }
-    assert!(is_there(open_one(&small).unwrap(), place));
+    assert!(is_there(open_one(&small).unwrap(), location));
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn a_disk_of_format_1_is_used_as_it_is() {
     for at in [0, COPY_OFFSET_V1] {
         file.write_all_at(&first[..], at).unwrap();
     }
-    let mark = [7; 4096];
-    file.write_all_at(&mark, bytes - 4096).unwrap();
+    let pattern = [7; 4096];
+    file.write_all_at(&pattern, bytes - 4096).unwrap();
     for broken in [None, Some(0), Some(COPY_OFFSET_V1)] {
         if let Some(at) = broken {
             file.write_all_at(&[0xff; 100], at + 40).unwrap();
@@ -343,7 +343,7 @@ fn a_disk_of_format_1_is_used_as_it_is() {
         let is_repaired = set.warnings().iter().any(|w| matches!(w, OpenWarning::Repaired { .. }));
         assert_eq!(is_repaired, broken.is_some());
     }
-    assert!(fs::read(&path).unwrap().ends_with(&mark), "a record was overwritten");
+    assert!(fs::read(&path).unwrap().ends_with(&pattern), "a record was overwritten");
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn a_read_only_disk_serves_and_stores_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let Some(mount) = Mount::tmpfs(folder.path(), "size=32m") else { return };
     let path = folder.path().join("disk");
-    let place = put(open_one(&config(&path, 8)).unwrap());
+    let location = put(open_one(&config(&path, 8)).unwrap());
     File::create(folder.path().join("empty")).unwrap();
     mount.remount("remount,ro");
     let error = open_one(&config(&folder.path().join("empty"), 8)).unwrap_err();
@@ -436,7 +436,7 @@ fn a_read_only_disk_serves_and_stores_nothing() {
     assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::ReadOnly)), "{outcome:?}");
     assert!(shards.remove(0).ports.close(LONG));
     drop(monitor);
-    assert!(is_there(open_one(&config(&path, 8)).unwrap(), place));
+    assert!(is_there(open_one(&config(&path, 8)).unwrap(), location));
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn full_disk_fails_writes_and_still_reads() {
             let Some(_mount) = Mount::tmpfs(folder.path(), "size=8m") else { return };
             let path = folder.path().join("disk");
             let config = DiskFileConfig { direct, engine, ..config(&path, 4) };
-            let place = put(open_one(&config).unwrap());
+            let location = put(open_one(&config).unwrap());
             // As if the file were sparse: its end is released, and another file uses the space.
             File::options().write(true).open(&path).unwrap().set_len(2 * MIB).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(4 * MIB).unwrap();
@@ -481,13 +481,13 @@ fn full_disk_fails_writes_and_still_reads() {
             let set = open_one(&config).unwrap();
             let geometry = set.geometry(0, 0);
             let (monitor, mut shards) = start(set, 4, 1);
-            let parts = (0..100).map(|seed| record(data(8000, seed))).collect();
-            let kind = write(3 * MIB, 9, parts, geometry.block_bytes);
+            let chunks = (0..100).map(|seed| record(data(8000, seed))).collect();
+            let kind = write(3 * MIB, 9, chunks, geometry.block_bytes);
             let outcome = shards[0].one(0, kind);
             assert!(matches!(outcome, DiskOutcome::Failed(DiskFailure::NoSpace)), "{outcome:?}");
             assert!(shards.remove(0).ports.close(LONG));
             drop(monitor);
-            assert!(is_there(open_one(&config).unwrap(), place));
+            assert!(is_there(open_one(&config).unwrap(), location));
         }
     }
 }
@@ -498,7 +498,7 @@ fn unnamed_file_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("disk");
     let names = || fs::read_dir(&folder).unwrap().count();
-    for (engine, direct) in common::ways() {
+    for (engine, direct) in common::variants() {
         let config = DiskFileConfig { unnamed: true, engine, direct, ..config(&path, 8) };
         // Two unnamed files are independent.
         let (set, other) = (open_one(&config).unwrap(), open_one(&config).unwrap());

@@ -18,14 +18,14 @@ pub(crate) fn config(path: &std::path::Path, mib: u64) -> DiskFileConfig {
 }
 
 /// All combinations of engine and direct I/O.
-pub(crate) fn ways() -> Vec<(Engine, bool)> {
-    let mut ways = vec![(Engine::Threads(4), true), (Engine::Threads(4), false)];
+pub(crate) fn variants() -> Vec<(Engine, bool)> {
+    let mut variants = vec![(Engine::Threads(4), true), (Engine::Threads(4), false)];
     if has_io_uring() {
-        ways.extend([(Engine::IoUring, true), (Engine::IoUring, false)]);
+        variants.extend([(Engine::IoUring, true), (Engine::IoUring, false)]);
     } else {
         eprintln!("no io_uring here: it is NOT tested");
     }
-    ways
+    variants
 }
 
 fn has_io_uring() -> bool {
@@ -106,11 +106,11 @@ pub(crate) fn data(len: usize, seed: u64) -> Packet {
 pub(crate) fn write(
     offset: u64,
     sequence: u32,
-    parts: Vec<WriteChunk>,
+    chunks: Vec<WriteChunk>,
     block_bytes: u32,
 ) -> DiskOpKind {
-    let len = parts.iter().map(|part| part.size(block_bytes)).sum::<u64>() as u32;
-    DiskOpKind::Write { offset, len, sequence, chunks: parts }
+    let len = chunks.iter().map(|chunk| chunk.size(block_bytes)).sum::<u64>() as u32;
+    DiskOpKind::Write { offset, len, sequence, chunks }
 }
 
 pub(crate) fn record(packet: Packet) -> WriteChunk {
