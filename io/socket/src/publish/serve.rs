@@ -646,7 +646,7 @@ impl Endpoint for ObjectStore {
     }
 }
 
-/// Answers Interests until `go_on` returns false. It is called several times a second with the
+/// Answers Interests until `keep_going` returns false. It is called several times a second with the
 /// problems since the last call. Objects with a problem are refused from then on; the others are
 /// served.
 ///

@@ -438,9 +438,9 @@ mod tests {
     fn manual_lists_all_options() {
         let tables = [("Consumers", ConsumerOptions::TABLE), ("Producers", ProducerOptions::TABLE)];
         let mut page = String::from("# Options of sockets\n\n");
-        page += "They have the same names in every language. Sizes are in bytes, or such ";
-        page += "as `16MiB`, times such as\n";
-        page += "`500ms`. Made of the tables in `io/socket`.\n";
+        page += "Options have the same names in every language. Sizes are bytes, or values ";
+        page += "such as `16MiB`. Times\n";
+        page += "are values such as `500ms`. This page is generated from tables in `io/socket`.\n";
         for (title, table) in tables {
             let head = "| option | default | values | meaning |\n|---|---|---|---|\n";
             page += &format!("\n## {title}\n\n{head}");

@@ -303,7 +303,7 @@ impl Producer {
         self.outbound.next_version()
     }
 
-    /// As [`Producer::publish`], while `goes_on`, called regularly, returns true.
+    /// As [`Producer::publish`], while `keep_going`, called regularly, returns true.
     ///
     /// # Errors
     /// As [`Producer::publish`]; [`SocketError::Stopped`] if it was stopped.
