@@ -125,6 +125,8 @@ impl Graph {
             next: vec![NO_ROUTER; size],
             order: Vec::new(),
         };
+        // The heap orders by distance, then by the rank of the next hop, so ties are always broken
+        // alike.
         let known = destinations.iter().filter(|router| self.rank(**router) != NO_ROUTER);
         let mut heap: BinaryHeap<_> =
             known.map(|&router| Reverse((0, 0, NO_ROUTER, router))).collect();
@@ -179,6 +181,7 @@ pub(crate) fn strong_components(edges: &[Vec<RouterId>]) -> Vec<u32> {
             continue;
         }
         calls.push((start, 0));
+        // Each entry is a node and its next edge to follow, in place of a recursive call.
         while let Some((node, edge)) = calls.pop() {
             if edge == 0 {
                 (index[node], low[node]) = (counter, counter);
@@ -195,6 +198,8 @@ pub(crate) fn strong_components(edges: &[Vec<RouterId>]) -> Vec<u32> {
                 }
                 continue;
             }
+            // The node is the first one of its component that was reached: the component is on top
+            // of the stack.
             if low[node] == index[node] {
                 while let Some(member) = stack.pop() {
                     component[member] = components;

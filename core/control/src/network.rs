@@ -234,6 +234,7 @@ impl Network {
     pub(crate) fn forget_departed(&mut self, now: Instant) -> Vec<RouterId> {
         let mut since: Vec<Instant> = self.departed.values().map(|gone| gone.since).collect();
         since.sort_unstable();
+        // Many routers that come and go must not fill the memory.
         let surplus = since.len().saturating_sub(self.routers.len().max(DEPARTED_MIN));
         let newest = surplus.checked_sub(1).map(|at| since[at]);
         let mut forgotten = Vec::new();

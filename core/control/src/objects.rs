@@ -433,6 +433,7 @@ impl Objects {
         let none = RouterAccount::default();
         let account = self.accounts.get(&router).unwrap_or(&none);
         let holders = self.object(&change.object).map_or(&[][..], |object| &object.holders);
+        // An object that the router already holds in some tier costs no new object.
         let is_known = holders.iter().any(|held| held.router == router);
         if !is_known && account.objects.len() >= limits.objects_max {
             return Some((LimitKind::Objects, 1));
@@ -448,6 +449,7 @@ impl Objects {
             return Some((LimitKind::Memory, 1));
         }
         let held = holders.iter().find(|held| held.router == router && held.tier == change.tier);
+        // Segments that are reported again do not count twice.
         let known = held.map_or(0, |held| held.segments.overlap_count(&change.added));
         let count = change.added.count() - known;
         let content = account.content_bytes[tier_index(change.tier)];

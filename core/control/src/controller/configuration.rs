@@ -64,6 +64,7 @@ impl ConfigurationSources<'_> {
                 .prefetch
                 .retain(|order| kept.contains(&(order.object.clone(), order.first)));
         }
+        // The router needs the address of each router that its routes and next hops mention.
         let routes = configuration.routes.iter().map(|route| route.router.as_str());
         let distributions = configuration.distributions.iter().flat_map(Distribution::routers);
         let peers: BTreeSet<&str> = routes.chain(distributions).collect();

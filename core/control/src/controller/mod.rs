@@ -79,6 +79,8 @@ impl Controller {
             if plan.is_end() || !plan.is_valid(file.segments) {
                 continue;
             }
+            // Paths are not known yet. `repair_restored` adds the routers on them when the start is
+            // over.
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
             let active = ActivePlan::new(plan, file, concerned, self.registry.now);
@@ -340,6 +342,7 @@ impl Controller {
     pub fn tick(&mut self, now: Instant) {
         self.registry.now = self.registry.now.max(now);
         self.tick_startup(now);
+        // Lost routers first: their parts and prefixes must not be used below.
         let mut lost = self.registry.silent_routers(now, self.config.router_timeout_ns);
         if !lost.is_empty() {
             for name in &lost {

@@ -31,6 +31,7 @@ impl Plans {
             return Vec::new();
         }
         let mut near = self.keeper_candidates(cx, consumer, &file.name, file, |_| 0);
+        // Ties are broken by name, so that all controllers decide alike.
         near.sort_by(|one, other| {
             (one.distance, &one.router).cmp(&(other.distance, &other.router))
         });

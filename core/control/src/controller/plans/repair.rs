@@ -124,6 +124,7 @@ impl Plans {
             consumers.retain(|other| *other == consumer);
         }
         let is_left_out = consumers.len() < before;
+        // Weights alone are no reason for a new plan, so compare only routers.
         let routers = |spread: &[Share]| -> BTreeSet<String> {
             spread.iter().map(|share| share.router.clone()).collect()
         };
@@ -142,10 +143,12 @@ impl Plans {
         if cx.registry.is_waiting() {
             return;
         }
+        // First the plans whose holders have changed.
         for _ in 0..EXAMINED_MAX {
             let Some(object) = self.upkeep.next_due() else { break };
             self.reexamine(cx, &object);
         }
+        // Then a step of the sweep over incomplete plans, if one runs.
         if self.upkeep.is_sweeping {
             let objects = self.map.incomplete_after(self.upkeep.sweep_at.as_ref(), EXAMINED_MAX);
             for object in &objects {
@@ -165,6 +168,7 @@ impl Plans {
     /// Finds routers that do not fetch their parts, and gives these parts to other routers.
     fn check_progress(&mut self, cx: &mut PlanContext<'_>) {
         let now = cx.registry.now;
+        // Routers may get parts again after their time of distrust.
         for router in cx.registry.network.routers.values_mut() {
             if router.distrusted_until.is_some_and(|until| until <= now) {
                 router.distrusted_until = None;

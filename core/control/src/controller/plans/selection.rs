@@ -104,6 +104,7 @@ impl Plans {
     ) -> Vec<RouterId> {
         let graph = &cx.graph;
         let paths = graph.paths(&cx.registry.network.producers_of(object));
+        // A neighbour that may send an Interest back would make it loop.
         let back = self.routers_leading_over(cx, &paths, consumer);
         let neighbours = graph.neighbours(consumer).iter().map(|(neighbour, _)| *neighbour);
         neighbours.filter(|id| paths.distance(*id).is_some() && !back.contains(id)).collect()
@@ -170,6 +171,8 @@ impl Plans {
             let took_ns = bottleneck_ns(&crowding, &to_consumer, router);
             Some((distance, distance.saturating_add(took_ns)))
         };
+        // `LargestFree` has no limit on distance. With the other policies a keeper must not be
+        // farther than the producer.
         let farthest = match cx.config.placement {
             Placement::LargestFree => None,
             Placement::Nearest | Placement::ByDemand => {
