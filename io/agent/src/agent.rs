@@ -283,6 +283,7 @@ impl Configurer {
     /// again. Returns whether the thread continues.
     fn poll_controller(&mut self) -> bool {
         let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
+        // Read the counter before the request, so that a report accepted during it is not missed.
         let heard = self.shared.wake_point().reconnects();
         // The controller's `wait` is in whole seconds.
         let wait_s = wait.as_secs().max(1);

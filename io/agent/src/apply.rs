@@ -180,6 +180,7 @@ impl Applier {
         let is_there = |face: FaceId| there.iter().any(|status| status.info.face_id == face);
         self.setup.forget_faces(is_there);
         self.own_faces.retain(|face| is_there(*face));
+        // Existing faces are reused, whoever has created them.
         let mut by_uri: BTreeMap<String, FaceId> =
             there.iter().map(|status| (status.info.uri.clone(), status.info.face_id)).collect();
         let mut faces: BTreeMap<&str, FaceId> = BTreeMap::new();
@@ -227,6 +228,8 @@ impl Applier {
                 Err(error) => return Err(error),
             }
         }
+        // Faces of present peers are in use. The call also spares faces whose routes could not be
+        // removed.
         let used: BTreeSet<FaceId> = faces.into_values().collect();
         self.destroy_unused_faces(&mut client, &used)?;
         self.client = Some(client);

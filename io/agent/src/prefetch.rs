@@ -170,6 +170,7 @@ impl Prefetcher {
 
     /// The segments of an order that the store lacks, the last range first.
     fn gaps(&self, order: &Prefetch) -> Vec<Range<u64>> {
+        // Fetch only what the store lacks: an order may be repeated after a restart.
         let page = self.shared.contents.list_one(&order.object, ROUTER_TIMEOUT);
         let holdings = page.map(|page| page.holdings).unwrap_or_default();
         let ranges = holdings.iter().flat_map(|holding| &holding.ranges);

@@ -168,6 +168,7 @@ impl ReportThread {
                 return Err(RestError::Unreachable(format!("the router's management: {error}")));
             }
         };
+        // Loads change all the time, so they alone cause no report.
         let is_told = self
             .reported
             .as_ref()
@@ -239,6 +240,8 @@ impl ReportThread {
     /// Sends the changes of the store, if there are any. Returns whether there are more.
     fn send_updates(&mut self) -> Result<bool, RestError> {
         if self.updates.pending.is_none() {
+            // The store returns a batch and forgets it. So it stays pending here until the
+            // controller has it.
             let changes = match self
                 .shared
                 .contents

@@ -174,7 +174,9 @@ impl RoundTripProber {
 
 /// Sends a probe over a face and waits for the Nack. None if there is no answer in time.
 fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> {
-    let Some(path) = client.paths().next() else { return Err("the router is gone".into()) };
+    let Some(path) = client.paths().next() else {
+        return Err("the connection to the router is closed".into());
+    };
     let mut name = Name::new();
     name.append_str("localhop").append_str("weir").append_str("round-trip");
     name.append_str(&format!("{:016x}", client.random_u64()));

@@ -98,7 +98,7 @@ fn header(content: &[u8]) -> String {
 fn read(path: &Path) -> io::Result<StoredConfiguration> {
     let mut octets = Vec::new();
     File::open(path)?.take(BYTES_MAX).read_to_end(&mut octets)?;
-    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "its content is damaged");
     let end = octets.iter().position(|octet| *octet == b'\n').ok_or_else(damaged)?;
     let (line, content) = octets.split_at(end + 1);
     if line != header(content).as_bytes() {
