@@ -40,6 +40,7 @@ pub(crate) async fn serve(
 ) {
     let graceful = GracefulShutdown::new();
     loop {
+        // Stop accepting at shutdown.
         let accepted = tokio::select! {
             accepted = accept(&listener) => accepted,
             _ = stopping.wait_for(|stops| *stops) => break,

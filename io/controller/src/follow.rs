@@ -128,6 +128,7 @@ async fn follow(app: &App, follower: &mut MutexGuard<'_, Follower>) -> Result<()
         }
         follower.beat_at = Some(now);
         let is_old = |at: Instant| now.duration_since(at) > REMOVE_AFTER;
+        // Remove one long-gone controller in each round, so that the table does not grow.
         let gone = follower.others.values().find(|other| is_old(other.last_beat_at));
         let gone = gone.map(|other| other.row.run);
         if let Some(gone) = gone {
@@ -245,6 +246,7 @@ async fn record_routers(
     follower: &mut MutexGuard<'_, Follower>,
     now: Instant,
 ) -> Result<(), DatabaseError> {
+    // Records that wait may contain these routers already.
     if app.journal.waiting_count() > 0 {
         return Ok(());
     }

@@ -232,6 +232,7 @@ impl Journal {
     /// Writes a batch and returns its size. Records leave the queue when they are written, or when
     /// the database has refused one of them by itself.
     async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
+        // After a refused batch, records are written one by one until the batch is done.
         let singly = self.single_left.load(Ordering::Relaxed);
         let (batch, last) = self.queue().next_batch(if singly > 0 { 1 } else { BATCH });
         if batch.is_empty() {

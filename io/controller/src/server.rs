@@ -103,6 +103,7 @@ async fn prepare(
     let listening = |error| StartError::Listen { address: config.listen, error };
     let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
+    // Other controllers and operators see this address, so it must work from other machines.
     let url = format!("{scheme}://{}", public_address(listener.local_addr().map_err(listening)?));
     let begun = follow::load(config, &database, url).await.map_err(of_database)?;
     let (follower, known) = begun;

@@ -95,6 +95,7 @@ impl Tokens {
         let mut former = std::mem::take(&mut *by_id);
         by_id.extend(unread.iter().filter_map(|id| former.remove_entry(id)));
         by_id.extend(tokens.into_iter().map(|token| {
+            // Keep the rate limiter of a known token, or each refresh would reset its limit.
             let limit = former.remove(&token.id).map(|held| held.limit);
             let fresh = || Arc::new(RateLimiter::direct(Quota::per_second(self.per_second)));
             let prefixes = token.prefixes.as_slice().into();

@@ -227,7 +227,8 @@ impl Database {
         if since == Some(change) {
             return Ok(news);
         }
-        // A complete read includes rows with impossible change numbers.
+        // Only changes after `since`, up to the number read above. Later ones follow with the next
+        // read.
         let range = since.filter(|_| !is_whole).map(|since| [since + 1, change]);
         let numbers = range.as_ref().map_or(&[][..], |range| &range[..]);
         news.files = self.file_changes(numbers).await?;
