@@ -18,7 +18,7 @@ fn main() {
     let json = flags.iter().any(|flag| flag == "--json").then(Map::new);
     let mut speeds = Speeds { algorithms, json };
     if speeds.json.is_none() {
-        println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "octets", "signs/s", "verifies/s");
+        println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "bytes", "signs/s", "verifies/s");
     }
     for octets in [100, 8000] {
         let message = vec![7; octets];

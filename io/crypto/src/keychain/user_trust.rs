@@ -159,7 +159,7 @@ mod tests {
         let mut trust = user.trust("/a");
         assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &owner), Ok(TrustBasis::FirstUse));
         let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &DigestSigner).unwrap_err();
-        assert!(refused.reason.contains("is not signed, but what belongs to it is"), "{refused:?}");
+        assert!(refused.reason.contains("is not signed, but other packets"), "{refused:?}");
 
         let mut trust = user.trust("/b");
         let refused = trust_reason(&mut trust, "/b/f", &DigestSigner).unwrap_err();

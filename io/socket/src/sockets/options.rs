@@ -106,10 +106,10 @@ fn parse<T: OptionValue>(
     bounds: Option<RangeInclusive<T>>,
 ) -> Result<T, SocketError> {
     let value: T = text.parse().map_err(|error: T::Err| {
-        let room = bounds.as_ref();
-        let room = room.map(|room| format!("; give {} to {}", room.start(), room.end()));
-        let room = room.unwrap_or_default();
-        SocketError::Option(format!("{name}: {text:?} cannot be: {error}{room}"))
+        let choices = bounds.as_ref();
+        let choices = choices.map(|range| format!("; choose {} to {}", range.start(), range.end()));
+        let choices = choices.unwrap_or_default();
+        SocketError::Option(format!("{name}: {text:?} is invalid: {error}{choices}"))
     })?;
     check(name, &value, bounds)?;
     Ok(value)
@@ -122,7 +122,7 @@ fn check<T: OptionValue>(
 ) -> Result<(), SocketError> {
     match bounds {
         Some(bounds) if !bounds.contains(value) => Err(SocketError::Option(format!(
-            "{name}: {value} cannot be; give {} to {}",
+            "{name}: {value} is out of range; choose {} to {}",
             bounds.start(),
             bounds.end()
         ))),
