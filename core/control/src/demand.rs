@@ -61,9 +61,9 @@ impl Demand {
         }
         let since = period.saturating_sub(self.base_period);
         if since >= PERIODS_MAX {
-            self.scores.retain(|_, asked| {
-                *asked = asked.checked_shr(since.min(64) as u32).unwrap_or(0);
-                *asked > 0
+            self.scores.retain(|_, score| {
+                *score = score.checked_shr(since.min(64) as u32).unwrap_or(0);
+                *score > 0
             });
             self.base_period = period;
         }
@@ -71,8 +71,8 @@ impl Demand {
             self.drop_lower_half();
         }
         let one = 1 << period.saturating_sub(self.base_period);
-        let asked = self.scores.entry(object.clone()).or_default();
-        *asked = asked.saturating_add(one);
+        let score = self.scores.entry(object.clone()).or_default();
+        *score = score.saturating_add(one);
         true
     }
 
@@ -102,7 +102,7 @@ impl Demand {
         let mut counts: Vec<u64> = self.scores.values().copied().collect();
         let middle = counts.len() / 2;
         let median = *counts.select_nth_unstable(middle).1;
-        self.scores.retain(|_, asked| *asked > median);
+        self.scores.retain(|_, score| *score > median);
     }
 
     /// The score of an object. Only comparisons between scores have a meaning.

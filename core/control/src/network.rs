@@ -203,9 +203,9 @@ impl Network {
     /// Adds a router. If it was lost recently, it gets its old number, and its last reported
     /// generation is returned; otherwise 0.
     pub(crate) fn add(&mut self, name: &str, now: Instant) -> u64 {
-        let gone = self.departed.remove(name);
-        let id = match gone {
-            Some(gone) => gone.id,
+        let router = self.departed.remove(name);
+        let id = match router {
+            Some(router) => router.id,
             None => self.free.pop().unwrap_or_else(|| {
                 self.names.push(String::new());
                 (self.names.len() - 1) as RouterId
@@ -213,7 +213,7 @@ impl Network {
         };
         name.clone_into(&mut self.names[id as usize]);
         self.routers.insert(name.to_owned(), Router::new(id, now));
-        gone.map_or(0, |gone| gone.last_generation)
+        router.map_or(0, |router| router.last_generation)
     }
 
     /// Removes a lost router. Returns its number and its prefixes.
@@ -232,16 +232,16 @@ impl Network {
     /// Frees the numbers of routers that were lost long ago, and returns them. If more routers are
     /// lost than present (and more than `DEPARTED_MIN`), those lost first are forgotten as well.
     pub(crate) fn forget_departed(&mut self, now: Instant) -> Vec<RouterId> {
-        let mut since: Vec<Instant> = self.departed.values().map(|gone| gone.since).collect();
+        let mut since: Vec<Instant> = self.departed.values().map(|router| router.since).collect();
         since.sort_unstable();
         // Many routers that come and go must not fill the memory.
         let surplus = since.len().saturating_sub(self.routers.len().max(DEPARTED_MIN));
         let newest = surplus.checked_sub(1).map(|at| since[at]);
         let mut forgotten = Vec::new();
-        self.departed.retain(|_, gone| {
-            let is_old = now.ns_since(gone.since) > DEPARTED_NS
-                || newest.is_some_and(|newest| gone.since <= newest);
-            forgotten.extend(is_old.then_some(gone.id));
+        self.departed.retain(|_, router| {
+            let is_old = now.ns_since(router.since) > DEPARTED_NS
+                || newest.is_some_and(|newest| router.since <= newest);
+            forgotten.extend(is_old.then_some(router.id));
             !is_old
         });
         self.free.extend(&forgotten);
@@ -314,11 +314,11 @@ impl Network {
                 }
             }
         }
-        let told: BTreeSet<(RouterId, RouterId)> =
+        let reported: BTreeSet<(RouterId, RouterId)> =
             links.iter().map(|(from, to, ..)| (*from, *to)).collect();
         for at in 0..links.len() {
             let (from, to, face, used) = links[at];
-            if !told.contains(&(to, from)) {
+            if !reported.contains(&(to, from)) {
                 links.push((to, from, face, used));
             }
         }

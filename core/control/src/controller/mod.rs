@@ -201,9 +201,10 @@ impl Controller {
         };
         self.registry.now = self.registry.now.max(now);
         router.last_seen = now;
-        let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
+        let is_new_generation =
+            update.at.number == 1 && update.at.generation != router.expected.generation;
         // A gap means that an update was lost. The answer says which one is expected.
-        if !begins && (update.at != router.expected || update.at.number == 0) {
+        if !is_new_generation && (update.at != router.expected || update.at.number == 0) {
             return Err(ControlError::OutOfOrder { expected: router.expected });
         }
         let UpdateNumber { generation, number } = update.at;
@@ -211,7 +212,7 @@ impl Controller {
         let id = router.id;
         let limits = holdings_limits(&self.config, &router.report);
         // The new generation reports everything again.
-        if begins {
+        if is_new_generation {
             self.plans.forget_holdings(id);
         }
         for change in update.changes {

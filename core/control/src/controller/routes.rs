@@ -223,13 +223,13 @@ impl PrefixGroup {
         }
         let former = core::mem::replace(&mut self.assigned[at], hops);
         let has = |next: RouterId| hops.iter().any(|hop| hop.next == next);
-        let gone =
+        let removed =
             former.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER && !has(*next));
-        let gone: Vec<(RouterId, u64)> = gone.map(|next| (next, generation)).collect();
-        if !gone.is_empty() {
+        let removed: Vec<(RouterId, u64)> = removed.map(|next| (next, generation)).collect();
+        if !removed.is_empty() {
             let before = self.retiring.entry(router).or_default();
-            before.retain(|(next, _)| gone.iter().all(|(other, _)| other != next));
-            before.extend(gone);
+            before.retain(|(next, _)| removed.iter().all(|(other, _)| other != next));
+            before.extend(removed);
         }
     }
 

@@ -90,8 +90,8 @@ impl Startup {
 
     /// Enters the next phase if it is time. `timeout_ns` is the timeout of routers.
     pub(super) fn tick(&mut self, now: Instant, timeout_ns: u64, network: &Network) -> StartupStep {
-        let here = &network.routers;
-        if here.is_empty() {
+        let present = &network.routers;
+        if present.is_empty() {
             if !self.heard_elsewhere.is_empty() {
                 // The next router that reports here will have a configuration of another
                 // controller.
@@ -99,7 +99,7 @@ impl Startup {
             }
             return StartupStep::Nothing;
         }
-        if self.max_heard_by_one_other(network) > here.len() {
+        if self.max_heard_by_one_other(network) > present.len() {
             // Another controller has more routers than this one, so it knows more. Its
             // configurations stay in the routers here. If several controllers have equally many,
             // none waits: otherwise all of them would, for ever.
@@ -135,11 +135,11 @@ impl Startup {
 
     /// The largest number of routers that one other controller has and that do not report here.
     fn max_heard_by_one_other(&self, network: &Network) -> usize {
-        let mut heard: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         let is_here = |router: &String| network.routers.contains_key(router);
         for (_, run) in self.heard_elsewhere.iter().filter(|(router, _)| !is_here(router)) {
-            *heard.entry(*run).or_default() += 1;
+            *counts.entry(*run).or_default() += 1;
         }
-        heard.into_values().max().unwrap_or(0)
+        counts.into_values().max().unwrap_or(0)
     }
 }

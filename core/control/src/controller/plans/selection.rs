@@ -237,7 +237,7 @@ impl Plans {
     /// Objects with parts at the given routers and with less demand than another object, the least
     /// first.
     pub(super) fn less_demanded(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
-        let wanted = self.demand.score(than);
+        let own_score = self.demand.score(than);
         let with_part = near.iter().flat_map(|one| {
             let plans = self.map.plans_of(&one.router);
             plans.filter(|active| active.plan.parts.iter().any(|part| part.router == one.router))
@@ -246,7 +246,7 @@ impl Plans {
         let less = objects.filter(|object| *object != than);
         let mut less: Vec<(u64, &Name)> = less
             .map(|object| (self.demand.score(object), object))
-            .filter(|(asked, _)| asked.saturating_mul(DEMAND_FACTOR) <= wanted)
+            .filter(|(score, _)| score.saturating_mul(DEMAND_FACTOR) <= own_score)
             .collect();
         less.sort_unstable();
         less.dedup();
