@@ -125,7 +125,10 @@ impl DiskTable {
         if let Some(share) = self.false_positives {
             let ppm = (share.value * 1e6).round() as u32;
             if !(1..=500_000).contains(&ppm) {
-                return Err(("false_positives", "cannot be; write \"0.0001%\" to \"50%\"".into()));
+                return Err((
+                    "false_positives",
+                    "is out of range; write \"0.0001%\" to \"50%\"".into(),
+                ));
             }
             experiments.filter_false_positives_ppm = ppm;
         }
@@ -298,17 +301,17 @@ record = "4500B"
                 "disk.toml:3: router.disk.disks: is 2; a router that shares its disk",
             ),
             ("block = \"1KiB\"", "write \"512B\" or \"4KiB\""),
-            ("bytes = \"4MiB\"", "has no two whole ones"),
+            ("bytes = \"4MiB\"", "does not hold two regions"),
             (
                 "rate = \"1kpps\"\ntime = \"1ms\"",
-                "disk.toml:3: router.disk.time: a disk has a rate or a time",
+                "disk.toml:3: router.disk.time: a disk has either a rate or a time",
             ),
             ("filled_ranges = [[3, 2]]", "such as [[0, 49]"),
             ("filled_ranges = [1]", "filled_ranges[0]: is 1; write"),
             ("admission = \"some\"", "second-hit"),
-            ("bypass = \"on\"", "disk.toml:2: router.disk.bypass: cannot be \"on\""),
+            ("bypass = \"on\"", "disk.toml:2: router.disk.bypass: unknown value \"on\""),
             ("depth = 0", "1 to 1024"),
-            ("false_positives = 0", "disk.toml:2: router.disk.false_positives: cannot be"),
+            ("false_positives = 0", "disk.toml:2: router.disk.false_positives: is out of range"),
             ("record = \"0B\"", "\"64B\" to \"1MiB\""),
             ("speed = 1", "unknown key `speed`"),
         ] {

@@ -127,9 +127,7 @@ pub(crate) fn read(
         let message = format!("is {}; write 1 to 64", table.shards);
         return Err(tree.error(&format!("{path}.shards"), message));
     }
-    let refuse = |key, error: ChoiceError| {
-        tree.error(&format!("{path}.{key}"), format!("cannot be: {error}"))
-    };
+    let refuse = |key, error: ChoiceError| tree.error(&format!("{path}.{key}"), error.to_string());
     let marking = MarkingPolicy::read(&table.marking, links::MARKERS);
     let discipline = DisciplineConfig::read(&table.discipline, links::DISCIPLINES);
     let mut plan = RouterPlan {
@@ -144,7 +142,7 @@ pub(crate) fn read(
     };
     if plan.strategy_of_root("").is_err() {
         let known = suggestion(&plan.strategy, StrategyKind::WORDS);
-        let message = format!("cannot be {:?}; {known}", plan.strategy);
+        let message = format!("unknown strategy {:?}; {known}", plan.strategy);
         return Err(tree.error(&format!("{path}.strategy"), message));
     }
     if let Err(PlanError::Value { key, problem, .. }) = plan.face_shaping("") {

@@ -104,7 +104,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "generator",
         "generator = \"lines\"",
-        "test.toml:10: topology.generator: cannot be \"lines\"; did you mean `line`?",
+        "test.toml:10: topology.generator: unknown value \"lines\"; did you mean `line`?",
     ),
     (
         "generator",
@@ -139,7 +139,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "bytes",
         "policy = \"lur\"",
-        "test.toml:18: router.store.policy: cannot be \"lur\"; did you mean `lru`?",
+        "test.toml:18: router.store.policy: unknown value \"lur\"; did you mean `lru`?",
     ),
     (
         "bytes",
@@ -164,14 +164,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "[router.store]",
         "[router]\nmarking = \"rem q_min=2MB q_max=1MB\"\n[router.store]",
-        "router.marking: cannot be: the marking policy `rem` cannot be so: it has q_min=2MB and \
-         q_max=1MB",
+        "router.marking: invalid marking policy `rem`: q_min=2MB and q_max=1MB",
     ),
     (
         "[router.store]",
         "[router]\nshaping = \"fisp min=0.9 max=0.7\"\n[router.store]",
-        "router.shaping: cannot be: the Interest shaping `fisp` cannot be so: it has min=0.9 and \
-         max=0.7",
+        "router.shaping: invalid Interest shaping `fisp`: min=0.9 and max=0.7",
     ),
     ("segment", "segment = \"9KiB\"", "test.toml:25: producer[0].segment: must be from 1B to 8KiB"),
     (
@@ -244,7 +242,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "measure",
         "measure = \"godput\"",
-        "test.toml:40: metric[0].measure: cannot be \"godput\"; did you mean `goodput`?",
+        "test.toml:40: metric[0].measure: unknown measure \"godput\"; did you mean `goodput`?",
     ),
     ("measure", "measure = \"queue-length\"", "needs a queue; write"),
     (

@@ -36,7 +36,7 @@ pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topolo
     let topology = match (&table.builtin, &table.file, &table.generator) {
         (Some(name), None, None) => Topology::builtin(name).ok_or_else(|| {
             let names: Vec<&str> = weir_topology::builtin_names().collect();
-            let message = format!("cannot be \"{name}\"; {}", suggestion(name, &names));
+            let message = format!("unknown topology \"{name}\"; {}", suggestion(name, &names));
             tree.error("topology.builtin", message)
         })?,
         (None, Some(file), None) => {

@@ -147,7 +147,7 @@ fn invalid_sharing_is_refused() {
         }
     };
     refused(&disk_of(|disk| disk.device.parallelism = 2), &["r3", "disk.device", "`r0`"]);
-    refused(&disk_of(|disk| disk.disks = 2), &["r3", "disk.disks", "shares one disk"]);
+    refused(&disk_of(|disk| disk.disks = 2), &["r3", "disk.disks", "shares its disk"]);
     refused(&cpu_of(|cpu| cpu.cores = 2), &["r3", "stages.cpu.cores", "`r0`"]);
     refused(&cpu_of(|cpu| cpu.cores = 0), &["r3", "stages.cpu.cores", "is 0"]);
     refused(&cpu_of(|cpu| cpu.machine = None), &["r3", "stages.cpu.cores", "machine"]);

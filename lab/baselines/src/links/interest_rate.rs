@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(Config::read("interests_per_s=5000  burst=64"), Ok(config));
         for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
             let expected = format!(
-                "`{option}` is no option of the queue discipline `interest-rate`, or cannot have \
-                 this value"
+                "invalid option `{option}` of the queue discipline `interest-rate`: there is no \
+                 such option, or it cannot have this value"
             );
             assert_eq!(Config::read(option).unwrap_err().to_string(), expected);
         }

@@ -377,7 +377,10 @@ impl ConsumerTable {
             CONTROLLERS.parse(text).map_err(|error| {
                 let message = match error {
                     ControllerError::Unknown { name, known } => {
-                        format!("cannot be \"{name}\"; {}", suggestion(&name, &known.names()))
+                        format!(
+                            "unknown controller \"{name}\"; {}",
+                            suggestion(&name, &known.names())
+                        )
                     }
                     error => error.to_string(),
                 };

@@ -70,7 +70,7 @@ impl de::Error for Problem {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("cannot be {variant:?}; {}", suggestion(variant, expected)))
+        Self::new(format!("unknown value {variant:?}; {}", suggestion(variant, expected)))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {

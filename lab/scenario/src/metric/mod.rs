@@ -111,7 +111,7 @@ impl MetricTable {
         let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
         let measure = measure.ok_or_else(|| {
             let words: Vec<&str> = Measure::ALL.iter().map(|measure| measure.word()).collect();
-            ("measure", format!("cannot be \"{word}\"; {}", suggestion(word, &words)))
+            ("measure", format!("unknown measure \"{word}\"; {}", suggestion(word, &words)))
         })?;
         let queue = self.queue(measure)?;
         if self.path.is_some() != measure.is_of_path() {
@@ -166,7 +166,7 @@ impl MetricTable {
                 let queue = QUEUES.iter().find(|(word, _)| word == name);
                 queue.map(|(_, queue)| Some(*queue)).ok_or_else(|| {
                     let names: Vec<&str> = QUEUES.iter().map(|(word, _)| *word).collect();
-                    ("queue", format!("cannot be \"{name}\"; {}", suggestion(name, &names)))
+                    ("queue", format!("unknown queue \"{name}\"; {}", suggestion(name, &names)))
                 })
             }
         }
@@ -191,7 +191,7 @@ impl MetricTable {
             }
             _ => {
                 let known = ["mean", "min", "max", "last", "count", "median", "p99"];
-                let message = format!("cannot be \"{word}\"; {}", suggestion(word, &known));
+                let message = format!("unknown statistic \"{word}\"; {}", suggestion(word, &known));
                 return Err(("statistic", message));
             }
         })

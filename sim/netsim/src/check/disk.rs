@@ -154,7 +154,7 @@ mod tests {
         assert!(queues(&stats, &tier, 9).unwrap_err().contains("11 reads"));
         stats.store.disk.reads_waiting = 0;
         stats.store.disk.write_backlog_bytes += 1;
-        assert!(queues(&stats, &tier, 9).unwrap_err().contains("octets wait"));
+        assert!(queues(&stats, &tier, 9).unwrap_err().contains("bytes wait"));
         stats.store.disk.write_backlog_bytes = 0;
         stats.busy.interests_waiting = 10;
         assert!(queues(&stats, &tier, 9).unwrap_err().contains("10 Interests"));

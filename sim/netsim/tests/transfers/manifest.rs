@@ -41,9 +41,9 @@ fn false_manifest_ends_in_an_error() {
         signed(part_name(PartId::leaf(0)), content)
     };
     for (shape, part, wanted) in [
-        (FLAT, other(FLAT, 1), "is not what its name and the metadata say"),
-        (two, other(two, 2), "is not what its name and the metadata say"),
-        (FLAT, algorithm, "digests of algorithm 2"),
+        (FLAT, other(FLAT, 1), "does not match its name or the metadata"),
+        (two, other(two, 2), "does not match its name or the metadata"),
+        (FLAT, algorithm, "digest algorithm 2"),
     ] {
         let mut object = Object::random(10_000, Some(shape));
         object.false_packet = Some(part);

@@ -39,7 +39,7 @@ impl RouterPlan {
         self.marking.check(capacity_bytes).map_err(|error| PlanError::Value {
             place: format!("node `{name}`"),
             key: "marking",
-            problem: format!("cannot be: {error}"),
+            problem: error.to_string(),
         })
     }
 
@@ -51,7 +51,7 @@ impl RouterPlan {
         self.shaping.parse().map_err(|error: ShapingError| PlanError::Value {
             place: format!("node `{name}`"),
             key: "shaping",
-            problem: format!("cannot be: {error}"),
+            problem: error.to_string(),
         })
     }
 }

@@ -69,7 +69,7 @@ fn burst_is_not_marked_early() {
 fn marking_policies_are_chosen_by_text() {
     assert_eq!(
         MarkingPolicy::read("red", MARKERS).unwrap_err().to_string(),
-        "there is no marking policy `red`; choose one of nfd, codel, rem, step"
+        "unknown marking policy `red`; choose one of nfd, codel, rem, step"
     );
     for (name, option) in [
         ("rem", "q_min=many"),
@@ -80,7 +80,8 @@ fn marking_policies_are_chosen_by_text() {
     ] {
         let error = MarkingPolicy::read(&format!("{name} {option}"), MARKERS).unwrap_err();
         let expected = format!(
-            "`{option}` is no option of the marking policy `{name}`, or cannot have this value"
+            "invalid option `{option}` of the marking policy `{name}`: there is no such option, or \
+             it cannot have this value"
         );
         assert_eq!(error.to_string(), expected);
     }
@@ -95,8 +96,8 @@ fn contradictory_options_are_rejected() {
         let checked = policy.and_then(|policy| policy.check(capacity_bytes));
         checked.map_err(|error| error.to_string())
     };
-    let expected = "the marking policy `rem` cannot be so: it has q_min=450kB and q_max=150kB: \
-                    `q_min` must be below `q_max`; lower it, or raise the other";
+    let expected = "invalid marking policy `rem`: q_min=450kB and q_max=150kB contradict each \
+                    other: `q_min` must be below `q_max`";
     assert_eq!(contradiction("rem q_min=450KB q_max=150KB", None), Err(expected.into()));
     assert_eq!(contradiction("rem q_max=150KB q_min=450KB", None), Err(expected.into()));
     // A tenth and three tenths of the queue.
