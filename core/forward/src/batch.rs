@@ -22,7 +22,7 @@ struct NameHeadCache<'a> {
     /// The hash of the whole prefix, once it was needed.
     hash: Option<u64>,
     /// See [`ReceivedPacket::prefix_run`].
-    number: u64,
+    prefix_run: u64,
 }
 
 /// The table entries that the name of a packet most likely leads to.
@@ -43,7 +43,8 @@ impl Router {
         batch: &'a [Input],
         arrivals: &mut ArrayVec<Arrival<'a>, BATCH>,
     ) {
-        let mut head = NameHeadCache { name: NameHead::NONE, hasher: None, hash: None, number: 0 };
+        let mut head =
+            NameHeadCache { name: NameHead::NONE, hasher: None, hash: None, prefix_run: 0 };
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
             match &PacketView::decode_after(packet, &mut head.name) {
@@ -54,7 +55,7 @@ impl Router {
                 Ok(parsed) => {
                     let hashes = self.hash_after(&mut head, parsed);
                     let mut received = ReceivedPacket::new(*face, header, packet);
-                    received.prefix_run = head.number;
+                    received.prefix_run = head.prefix_run;
                     arrivals.push(Arrival { received, parsed: *parsed, hashes });
                 }
                 Err(error) => {
@@ -128,7 +129,7 @@ impl Router {
             self.prefix_runs += 1;
             let hashes = hash_name(key, parsed, has_disk);
             (head.hasher, head.hash) = (None, None);
-            head.number = if len > 0 { self.prefix_runs } else { 0 };
+            head.prefix_run = if len > 0 { self.prefix_runs } else { 0 };
             return hashes;
         }
         let hasher = head.hasher.get_or_insert_with(|| {

@@ -198,7 +198,7 @@ impl Router {
             && !store.has_answer(self.now, &query_of(interest, hashes))
     }
 
-    /// Forwards an Interest that bypasses the queue. The store was not asked, so only the PIT and
+    /// Forwards an Interest that bypasses the queue. The store was not queried, so only the PIT and
     /// FIB stages remain.
     fn bypass_queue(
         &mut self,

@@ -114,6 +114,8 @@ impl PitShare {
         if let Self::Host(_) = share {
             return None;
         }
+        // The requester is part of the largest prefix. The hosts under this prefix are compared
+        // next.
         let under = |holder: Holder| match share.has(holder) {
             true => Self::HostUnder(holder),
             // An empty share: no host has this number.
@@ -134,25 +136,28 @@ impl Tables {
         kept: Option<u32>,
     ) -> ArrayVec<u32, SAMPLE> {
         let mut sample = ArrayVec::<Sampled, SAMPLE>::new();
-        let mut orphans = ArrayVec::new();
+        let mut closed = ArrayVec::new();
         for index in self.random_entries() {
             if Some(index) == kept {
                 continue;
             }
             match self.sampled(index) {
+                // Step 3: the holder of each drawn entry.
                 Some(sampled) => sample.push(sampled),
-                None => orphans.push(index),
+                None => closed.push(index),
             }
         }
-        if !orphans.is_empty() {
-            return orphans;
+        if !closed.is_empty() {
+            return closed;
         }
         // Entries of other hosts are evicted for local Interests, never the other way round.
         let has_remote = sample.iter().any(|entry| !entry.is_local);
         sample.retain(|entry| !entry.is_local || is_local && !has_remote);
+        // Steps 6 and 7: the share to reduce, if any.
         let Some(share) = PitShare::share_to_evict(&sample, requester) else {
             return ArrayVec::new();
         };
+        // Step 8: at most 8 of its entries.
         let of_share = sample.iter().filter(|entry| share.has(entry.holder));
         of_share.map(|entry| entry.index).take(VICTIMS_MAX).collect()
     }

@@ -79,6 +79,8 @@ impl Router {
         }
         let mut rest = inputs;
         while !rest.is_empty() {
+            // Consecutive packets form a batch. Any other input is handled alone, so the order of
+            // inputs is kept.
             let is_packet = |input: &Input| matches!(input, Input::Packet { .. });
             let packets = rest.iter().take(BATCH).take_while(|input| is_packet(input)).count();
             let (batch, after) = rest.split_at_mut(packets.max(1));
@@ -90,6 +92,7 @@ impl Router {
                     self.process(arrival);
                 }
             } else {
+                // `Wakeup` only takes the place of the input that is moved out.
                 self.handle_other(mem::replace(&mut batch[0], Input::Wakeup));
             }
         }

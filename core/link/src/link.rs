@@ -83,6 +83,8 @@ impl Link {
         let reliability = encoder.reliability();
         let context = CodecContext { now, config: &config.codec, counters };
         let received = decoder.decode(context, frame, pool, reliability);
+        // A received frame may acknowledge frames, fill a frame of Acks, or show that a frame is
+        // lost.
         if self.is_reliable() {
             self.push_due(now);
         }
@@ -103,6 +105,7 @@ impl Link {
         }
     }
 
+    /// Passes a received packet to the forwarder, unless shaping delays or refuses it.
     #[inline(always)]
     fn admit(
         &mut self,
@@ -147,8 +150,8 @@ impl Link {
         }
     }
 
-    /// Joins ready Interests into runs if the other end accepts them, and asks the other end if
-    /// needed. Drivers call this before they pass frames to a socket. Drivers that do not call it
+    /// Joins ready Interests into runs if the other end accepts them, and queries the other end
+    /// if needed. Drivers call this before they pass frames to a socket. Drivers that do not call it
     /// send single Interests. The `begun` oldest frames stay as they are, because a part of them
     /// may have been sent.
     #[inline]
@@ -168,15 +171,16 @@ impl Link {
     fn gather_ready(&mut self, begun: usize) {
         let Self { offers: Some(offers), egress, config, counters, .. } = self else { return };
         let now = egress.now();
-        let (span, may_ask) = (offers.span(now), offers.may_query(now));
+        let (span, may_query) = (offers.span(now), offers.may_query(now));
         let mut offer = None;
-        if span > 0 || may_ask {
+        // A run that may not be sent yet is a reason to query the other end.
+        if span > 0 || may_query {
             let (runs, interests) = egress.gather(begun, span, config.codec.mtu);
             if span > 0 {
                 counters.out_runs += runs;
                 counters.out_run_interests += interests;
             }
-            offer = (runs > 0 && may_ask).then(|| offers.query(now));
+            offer = (runs > 0 && may_query).then(|| offers.query(now));
         }
         let offer = offer.or_else(|| offers.announce(now));
         self.push_offer(offer);
@@ -188,8 +192,8 @@ impl Link {
         match self.ingress.receive(now, (header, packet), self.egress.waiting_bytes()) {
             ShapingOutcome::Pass(header, packet) => return Received::Packet { header, packet },
             ShapingOutcome::Delay => self.counters.interests_held += 1,
-            ShapingOutcome::Refuse { header, packet, is_evicted: has_replaced } => {
-                self.counters.interests_held += u64::from(has_replaced);
+            ShapingOutcome::Refuse { header, packet, is_evicted } => {
+                self.counters.interests_held += u64::from(is_evicted);
                 self.counters.drops.count(LinkDrop::ShapingFull);
                 let LpHeader { pit_token, .. } = header;
                 let nack = Some(NackReason::Congestion);

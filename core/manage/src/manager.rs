@@ -200,6 +200,7 @@ impl Manager {
             }
             ManagerInput::Wakeup => {}
         }
+        // After every input of any kind: expired routes, then all changes of the FIB at once.
         self.routing.expire(&self.faces, now);
         self.routing.flush(&mut out.actions);
         self.transactions.expire(now);
@@ -252,6 +253,8 @@ impl Manager {
             return;
         };
         let is_holdings = (module.value, verb.value) == HOLDINGS;
+        // Neighbours may only register routes and query stored segments, and only where
+        // configured.
         let is_served = match scope {
             Scope::Localhost => sender != Sender::Remote,
             Scope::Localhop if is_holdings => {

@@ -227,6 +227,7 @@ impl Rib {
     /// Recomputes the next hops of a changed prefix and of all prefixes below it. One pass in
     /// canonical order is enough, because a prefix comes directly before those below it.
     fn recompute(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
+        // A stack of the prefixes above the present name, nearest last, with what each passes on.
         let mut above = alloc::vec![self.inherited_by(prefix)];
         let mut emptied = None;
         for (name, entry) in self.entries.range_mut(prefix.clone()..) {
@@ -242,6 +243,7 @@ impl Rib {
             let next_hops = if is_empty { NextHops::new() } else { entry.effective(inherited) };
             push_changes(name, &entry.next_hops, &next_hops, changes);
             if is_empty {
+                // Only the changed prefix itself can have lost its last route.
                 emptied = Some(name.clone());
             } else {
                 let next_hops = entry.inheritable(inherited);

@@ -114,8 +114,8 @@ impl<'a> HopEstimate<'a> {
     }
 
     fn is_due(self, now: Instant) -> bool {
-        let share = probe_cost_factor(self.model.answers());
-        let is_due = self.model.spent_elsewhere_ns > share * self.expected_ns(now);
+        let factor = probe_cost_factor(self.model.answers());
+        let is_due = self.model.spent_elsewhere_ns > factor * self.expected_ns(now);
         (is_due || !self.model.is_known()) && self.measured.in_flight() == 0
     }
 }
@@ -209,10 +209,12 @@ impl Adaptive {
         let disk = self.disk(disk_queue.disk);
         hops.clone().for_each(|(_, index)| measurements.add_model(index));
         let service_ns = disk.estimator.interval_ns();
+        // Step 1: the cheapest next hop. Hops without measurements come last.
         let Some((position, index)) = best_hop(now, measurements, service_ns, hops.clone()) else {
             return DiskChoice::Disk;
         };
         let hop = HopEstimate::find(measurements, index, service_ns).expect("it was found before");
+        // Step 2: the threshold for this arrival.
         let mut limit = threshold;
         let elapsed_ns = now.ns_since(disk.arrived_at) as f64;
         disk.arrived_at = now;
@@ -234,25 +236,28 @@ impl Adaptive {
             let times = disk.next_times();
             limit = disk.thresholds.arrive(elapsed_ns, &times, &path, hop_cost_ns);
         }
+        // Step 3: the disk or the hop.
         let has_room = measurements.model_mut(index).is_some_and(|model| model.has_room(now));
         let goes_to_hop = disk_queue.length >= limit && has_room;
         let read_ns = disk.estimator.expected_ns(disk_queue.length);
         let spent_ns = if goes_to_hop { hop_time_ns } else { read_ns };
         let chosen = goes_to_hop.then_some(index);
+        // Step 4: a hop that was not chosen for long is probed with this Interest.
         if let Some(position) =
             hop_due_for_probe(now, measurements, hops, chosen, spent_ns, service_ns)
         {
-            return DiskChoice::NextHop { position: position, is_probe: true };
+            return DiskChoice::NextHop { position, is_probe: true };
         }
         if goes_to_hop {
             disk.spent_elsewhere_ns += spent_ns;
+            // Step 4 for the disk: it is probed if Interests have spent long enough elsewhere.
             let is_due =
                 disk.spent_elsewhere_ns > probe_cost_factor(disk.estimator.answers()) * read_ns;
             if !is_due || !disk.estimator.is_known() {
                 if let Some(model) = measurements.model_mut(index) {
                     model.expect_send();
                 }
-                return DiskChoice::NextHop { position: position, is_probe: false };
+                return DiskChoice::NextHop { position, is_probe: false };
             }
         }
         disk.spent_elsewhere_ns = 0.0;

@@ -52,12 +52,16 @@ impl Router {
             if !self.content.watches.is_empty() {
                 homes = self.home_shards_of(incoming.data);
             }
+            // Data for an Interest without CanBePrefix always belongs to the shard of its own name.
+            // If no such Interest waits here, a wrong PIT token may have led the Data to this
+            // shard.
             let pit = &self.tables.pit;
             let is_exact = matched.iter().any(|&index| !pit.entry(index).can_be_prefix);
             if !is_exact && self.hand_over_misrouted(incoming) {
                 return;
             }
         }
+        // Data is accepted only from a face to which the Interest was sent.
         let token = Some(&incoming.received.header.pit_token);
         let refusal = self.retain_sent_to(&incoming.face, token, matched);
         if !matched.is_empty() {
@@ -87,6 +91,7 @@ impl Router {
         token: Option<&PitToken>,
         matched: &mut Vec<u32>,
     ) -> Option<DropReason> {
+        // The usual case: one entry, whose first Interest went to this face.
         if let [index] = matched[..]
             && self.tables.pit.entry(index).is_first_upstream(face.id())
             && !face.has_secret_tokens()
@@ -186,12 +191,15 @@ impl Router {
         let is_marked = is_write_marked
             || self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
         let mark = received.header.congestion_mark;
+        // A mark that the Data arrived with may be larger than this router's, and then stays.
         let origin = DataOrigin {
             face: received.face,
             mark: if is_marked { mark.max(1) } else { mark },
             is_ad_hoc: face.is_ad_hoc(),
         };
         let sent = self.egress.stats.out_data;
+        // Other shards may have Interests with CanBePrefix for the same Data. They get it with the
+        // list of downstreams that have it already.
         let offered = if homes != 0 { Some(packet.clone()) } else { None };
         self.end_with_data(origin, packet, data, matched);
         if is_marked {

@@ -164,6 +164,7 @@ impl Router {
             AwaitedSource::Upstream => {}
             AwaitedSource::Disk(waiter) => {
                 self.content.disk.reads.remove_waiter(waiter);
+                // The read continues, because others may wait for it; only this entry leaves it.
                 self.egress.stats.busy.overtaken += 1;
             }
             AwaitedSource::Shards(query) => drop(self.content.queries.remove(query)),

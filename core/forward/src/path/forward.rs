@@ -35,6 +35,7 @@ impl Router {
         match onward {
             ForwardingAction::Forward => {}
             ForwardingAction::Bypass(bypass) => {
+                // The store has counted a read that will not begin.
                 self.content.store.decline_read();
                 bypass.reason.count(&mut self.egress.stats.busy);
                 return self.bypass_disk(entry, origin, bypass, interest);
@@ -67,6 +68,7 @@ impl Router {
         let may_be_found_later = self.content.store.is_recovering();
         let is_dropped = self.consult(entry, origin, only, interest, |strategy, context| {
             match (origin.next_hop_face, context.next_hops) {
+                // No route, and a disk is still recovering.
                 (_, []) if may_be_found_later => return true,
                 (Some(_), &[chosen]) => {
                     context.send_interest(chosen);

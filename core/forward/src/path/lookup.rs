@@ -36,6 +36,7 @@ impl Router {
                 AwaitedSource::Bypass { .. }
                     if self.tables.is_waiting(index, incoming.received.face) =>
                 {
+                    // A retransmission: the next hop has not answered, so the disk is tried now.
                     ForwardingAction::RetryDisk
                 }
                 AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => ForwardingAction::Forward,

@@ -30,6 +30,7 @@ impl Router {
         let sender = self.tables.faces.find(received.face);
         let is_expected = sender.is_some_and(|face| face.is_point_to_point());
         let entry = if is_expected { self.tables.pit.find(&query) } else { None };
+        // Without an entry, the Interest has been answered already or was never sent.
         let Some(index) = entry else {
             return self.egress.drop_packet(DropReason::UnexpectedNack);
         };
@@ -39,6 +40,7 @@ impl Router {
         let is_match = |record: OutRecord| {
             record.face == received.face && Some(record.nonce) == interest.nonce
         };
+        // The nonce shows which transmission was refused. A Nack for an earlier one is ignored.
         let Some(at) = self.tables.pit.entry(index).upstreams().position(is_match) else {
             return self.egress.drop_packet(DropReason::UnexpectedNack);
         };
@@ -49,6 +51,7 @@ impl Router {
         let is_chosen = flight.is_over();
         self.tables.measurements.end(self.now, flight, FlightEnd::Nack);
         let entry = self.tables.pit.entry(index);
+        // The disk or the other shards may still answer.
         if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
@@ -67,6 +70,8 @@ impl Router {
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 let (now, entry) = (self.now, self.tables.pit.entry_mut(index));
+                // The only upstream that has not refused also waits for this Data, so it will not
+                // send it. It gets a Nack as a downstream.
                 let waits = |record: &InRecord| record.face == face && record.expiry > now;
                 if let Some(record) = entry.remove_downstream(waits) {
                     self.tables.faces.remove_pending(record.face_slot, record.face);

@@ -128,12 +128,14 @@ impl Router {
         let IncomingInterest { received, face, pit_index, .. } = incoming;
         let is_waiting =
             pit_index.is_some_and(|index| self.tables.is_waiting(index, received.face));
+        // A single face may have only a limited number of entries, however empty the PIT is.
         if !is_waiting && face.pending_count() >= self.config.pit_entries_per_face_max {
             return false;
         }
         if self.tables.pit.has_ample_room() {
             return true;
         }
+        // What the Interest needs: memory for one more downstream, or for a new entry.
         let (entries, bytes) = match pit_index {
             Some(index) => (0, self.tables.pit.downstream_bytes(*index, !is_waiting)),
             None => (1, entry_bytes_max(received.packet.len())),
@@ -155,6 +157,7 @@ impl Router {
         let face = self.tables.faces.get(incoming.face.slot(), incoming.face.id());
         let Some((_, host)) = face else { return false };
         let requester = Holder { host, prefix };
+        // A flood would otherwise cost a sample for each of its Interests.
         if self.tables.refusals.has(self.now, requester) {
             return false;
         }

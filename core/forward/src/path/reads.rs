@@ -19,6 +19,7 @@ impl Router {
     /// Answers the Interests whose reads have returned their Data, and forwards the others.
     pub(crate) fn take_finished_reads(&mut self) {
         while let Some(FinishedRead { read, outcome }) = self.content.store.next_finished() {
+            // All Interests that waited for this record shared one read.
             let mut waiters = mem::take(&mut self.content.disk.finished);
             waiters.clear();
             self.content.disk.reads.finish(read, &mut waiters);
@@ -26,13 +27,17 @@ impl Router {
                 self.tables.pit.entry_mut(waiter.entry).awaits = AwaitedSource::Upstream;
             }
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
+            // Interests of other shards may have requested the same read.
             let remote = self.end_remote_reads(read, &outcome);
             self.measure_read(waiters.first(), is_stalled);
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
+                // Data from upstream has answered all of them already.
                 let is_late = waiters.is_empty() && remote.homes == 0;
                 self.egress.stats.busy.reads_late += u64::from(is_late);
                 self.answer_from_disk(&packet, fresh_until, &mut waiters, remote);
             }
+            // The read failed, or its Data does not match: these Interests go upstream, as after a
+            // miss.
             for waiter in waiters.drain(..) {
                 self.egress.stats.busy.went_on += 1;
                 self.forward_waiting(&waiter, is_stalled);
@@ -72,6 +77,7 @@ impl Router {
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(&data, hashes.whole, &mut matched);
+        // The record on the disk is not the Data that the index had promised.
         let is_requested = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
         if !waiters.is_empty() && !is_requested {
             self.egress.stats.busy.reads_malformed += 1;
@@ -91,6 +97,7 @@ impl Router {
             }
             !is_answered
         });
+        // Data that was requested is kept in memory too, so the next Interest needs no read.
         self.content.promote(self.now, ReadData { packet, data: &data, hashes, fresh_until });
         let origin = DataOrigin::store(is_marked);
         if !matched.is_empty() {

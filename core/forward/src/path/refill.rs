@@ -34,6 +34,8 @@ impl Router {
             return disk.refill.back_off(now);
         }
         let due = disk.refill.take_due(now);
+        // The store is the downstream of these Interests. Its face exists only while some are
+        // pending.
         let attributes = FaceAttributes::point_to_point(FaceScope::Local);
         self.tables.faces.insert(FaceId::CONTENT_STORE, attributes);
         for hole in due {
@@ -75,6 +77,7 @@ impl Router {
         if self.content.store.has_answer(self.now, &incoming.query) {
             return false;
         }
+        // A consumer has requested the segment meanwhile. Its Data will fill the hole.
         if incoming.pit_index.is_some() {
             return true;
         }

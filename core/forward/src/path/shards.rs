@@ -121,6 +121,7 @@ impl Router {
 
     fn on_answer(&mut self, from: u16, id: QueryId, found: Candidate) {
         let Some(query) = self.content.queries.get(id) else { return };
+        // One bit for each shard that has not replied yet.
         query.awaited &= !(1 << from);
         let is_better = match &query.best {
             None => true,
@@ -147,13 +148,16 @@ impl Router {
     fn conclude(&mut self, id: QueryId) {
         let Some(mut query) = self.end_query(id) else { return };
         let entry = query.waiter.entry;
+        // The query was already concluded once, and waited for a read of another shard.
         if query.is_reading {
             return self.end_remote_read(query);
         }
+        // This shard looks again, because Data may have arrived since the query began.
         let own = self.look_up_for_other(&query.interest);
         let own_candidate = candidate(&own);
         let best = query.best.take();
         let store = &self.content.store;
+        // At equal rank, this shard's own candidate wins: it needs no further message.
         let best = best.filter(|(_, best)| is_better(store, best, &own_candidate));
         match (best, own) {
             (None, ShardAnswer::Memory { packet, .. } | ShardAnswer::Unwritten(packet))
@@ -301,6 +305,7 @@ impl Router {
             verdict.is_requested |= !matched.is_empty();
         }
         if !matched.is_empty() {
+            // Consumers that another shard has served are skipped.
             self.downstreams.clone_from(&offered.served);
             self.end_with_data_for_others(offered.origin, packet.clone(), &data, &matched);
             offered.served.clone_from(&self.downstreams);
@@ -319,8 +324,8 @@ impl Router {
 
 fn candidate(answer: &ShardAnswer) -> Candidate {
     match answer {
-        ShardAnswer::Memory { packet, arrived_at: came, .. } => {
-            Candidate::Memory { packet: packet.clone(), came: *came }
+        ShardAnswer::Memory { packet, arrived_at, .. } => {
+            Candidate::Memory { packet: packet.clone(), arrived_at: *arrived_at }
         }
         ShardAnswer::Unwritten(packet) => Candidate::Unwritten { packet: packet.clone() },
         ShardAnswer::OnDisk(found) => {
@@ -336,9 +341,9 @@ fn candidate(answer: &ShardAnswer) -> Candidate {
 fn is_better(store: &Store, answer: &Candidate, other: &Candidate) -> bool {
     match (answer, other) {
         (
-            Candidate::Memory { packet, came },
-            Candidate::Memory { packet: other_packet, came: other_came },
-        ) => store.is_preferred((*came, packet), (*other_came, other_packet)),
+            Candidate::Memory { packet, arrived_at },
+            Candidate::Memory { packet: other_packet, arrived_at: other_arrived_at },
+        ) => store.is_preferred((*arrived_at, packet), (*other_arrived_at, other_packet)),
         (Candidate::Memory { .. }, _) => true,
         (Candidate::OnDisk { .. } | Candidate::Unwritten { .. }, Candidate::Nothing) => true,
         _ => false,

@@ -57,7 +57,7 @@ pub(crate) enum Candidate {
     Nothing,
     Memory {
         packet: Packet,
-        came: Instant,
+        arrived_at: Instant,
     },
     /// Data that waits to be written to a disk.
     Unwritten {

@@ -33,6 +33,8 @@ impl Behaviour for BestRoute {
         if context.next_hops.len() < 2 {
             return on_retransmission(suppression, context);
         }
+        // A next hop that should have answered by now is marked as down first, so the
+        // retransmission goes elsewhere.
         note_timeouts(context);
         on_retransmission(suppression, context);
         context.wake_after(FIRST_WAIT_NS);
@@ -80,6 +82,7 @@ fn forward_new(context: &mut Context<'_>) {
 
 #[inline(never)]
 fn forward_to_one_of_several(context: &mut Context<'_>) {
+    // The cheapest next hop that is up. If none is, the one that has failed least.
     let up = context.eligible().find(|hop| is_up(context, hop));
     let failures = |hop: &FibNextHop| context.measurement(hop).map_or(0, Measurement::failures);
     match up.or_else(|| context.eligible().min_by_key(failures)) {

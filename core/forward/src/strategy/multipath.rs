@@ -97,10 +97,10 @@ impl Behaviour for Multipath {
     }
 
     fn with_parameters(&self, own: &[Parameter<'_>]) -> Result<Arc<dyn Behaviour>, StrategyError> {
-        let (mut parts, mut weights) = (Vec::new(), Vec::new());
+        let (mut ranges, mut weights) = (Vec::new(), Vec::new());
         for parameter in own {
             match parameter.key {
-                "part" => parts.push((parse_range(parameter)?, parameter)),
+                "part" => ranges.push((parse_range(parameter)?, parameter)),
                 "weight" => {
                     let (face, weight) = parse_weight(parameter)?;
                     if weights.iter().any(|&(other, _)| other == face) {
@@ -110,21 +110,22 @@ impl Behaviour for Multipath {
                 }
                 _ => return Err(parameter.refuse("this strategy has no such parameter")),
             }
-            if parts.len().max(weights.len()) > PARAMETERS_MAX {
+            if ranges.len().max(weights.len()) > PARAMETERS_MAX {
                 return Err(parameter.refuse("at most 256 parts and 256 weights are allowed"));
             }
         }
-        parts.sort_by_key(|(part, _)| part.first);
-        for pair in parts.windows(2) {
+        ranges.sort_by_key(|(range, _)| range.first);
+        for pair in ranges.windows(2) {
             if pair[1].0.first <= pair[0].0.last {
                 return Err(pair[1].1.refuse("it overlaps another part"));
             }
         }
-        let parts = parts.into_iter().map(|(part, _)| part).collect();
-        Ok(Arc::new(Self { ranges: parts, weights }))
+        let ranges = ranges.into_iter().map(|(range, _)| range).collect();
+        Ok(Arc::new(Self { ranges, weights }))
     }
 
     fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        // Without a segment number there is nothing to spread.
         let Some(segment) = segment_of(context) else {
             return best_route::BestRoute.on_interest(suppression, context);
         };
@@ -136,11 +137,13 @@ impl Behaviour for Multipath {
         if is_pending && best_route::is_suppressed(suppression, context) {
             return;
         }
+        // A retransmission for an owner that may still answer goes to this owner again.
         if let Some(hop) = owner.and_then(|owner| awaited_owner(context, owner)) {
             context.send_interest(hop);
             return best_route::lengthen_suppression(suppression, context);
         }
         self.note_overdue(owner, context);
+        // The owner if it is usable, then round robin, and at last a next hop that has it already.
         let is_sent = self.send_to_new_hop(owner, context) || resend(owner, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
@@ -161,10 +164,10 @@ impl Multipath {
     fn send_to_new_hop(&self, owner: Option<FaceId>, context: &mut Context<'_>) -> bool {
         let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
         let may_use = |hop: &FibNextHop| is_new(hop) && is_usable(context, hop);
-        let of_part = owner.and_then(|owner| {
+        let of_owner = owner.and_then(|owner| {
             context.eligible().find(|hop| hop.face == owner).filter(|hop| may_use(hop))
         });
-        if let Some(hop) = of_part {
+        if let Some(hop) = of_owner {
             context.send_interest(hop);
             return true;
         }
@@ -190,9 +193,9 @@ impl Multipath {
             else {
                 continue;
             };
-            let has_part = self.ranges.iter().any(|part| part.face == hop.face);
+            let owns_range = self.ranges.iter().any(|range| range.face == hop.face);
             let Some(measured) = context.measurement_mut(hop) else { continue };
-            if has_part {
+            if owns_range {
                 let wait_ns = owner_wait_ns(measured);
                 let waited_ns = now.ns_since(record.flight.began_at());
                 if is_first && !record.flight.is_over() && waited_ns > wait_ns {
@@ -213,9 +216,9 @@ impl Multipath {
         let (now, owner) = (context.now, context.ingress);
         let records = context.entry().upstreams();
         let pending = records.filter(|record| record.expiry > now).map(|record| record.face);
-        let (is_pending, is_asked_of_others) =
+        let (is_pending, was_sent_to_others) =
             pending.fold((false, false), |(_, others), face| (true, others || face != owner));
-        if is_asked_of_others {
+        if was_sent_to_others {
             return best_route::on_retransmission(suppression, context);
         }
         let is_other = |hop: &FibNextHop| self.weight(hop.face) > 0 && is_usable(context, hop);
@@ -237,9 +240,9 @@ impl Multipath {
 
     /// The owner of the range that a segment lies in.
     fn owner_of(&self, segment: u64) -> Option<FaceId> {
-        let behind = self.ranges.partition_point(|part| part.first <= segment);
-        let part = self.ranges[..behind].last()?;
-        (segment <= part.last).then_some(part.face)
+        let end = self.ranges.partition_point(|range| range.first <= segment);
+        let range = self.ranges[..end].last()?;
+        (segment <= range.last).then_some(range.face)
     }
 
     /// Chooses the next hop and the end of its turn: of the next hops with less than their share in
@@ -269,6 +272,8 @@ impl Multipath {
             let owed = TURNS_OWED_MAX * candidate.turn_length();
             (candidate.free_at.max(now.saturating_sub(owed)), candidate)
         };
+        // The turn that begins first. A hop that was busy may begin in the past, but by at most 8
+        // turns.
         let (begin, next) =
             candidates().filter(has_room).map(turn).min_by_key(|&(begin, _)| begin)?;
         Some((next.hop, begin + next.turn_length()))
@@ -325,8 +330,8 @@ fn awaited_owner(context: &Context<'_>, owner: FaceId) -> Option<FibNextHop> {
     let is_trusted = !hop.is_distrusted
         && measured.failures() < FAILURES_MAX
         && measured.unanswered() < UNANSWERED_MAX;
-    let asked_ns = context.now.ns_since(record.flight.began_at());
-    let waited_ns = asked_ns.max(measured.silent_ns(context.now));
+    let pending_ns = context.now.ns_since(record.flight.began_at());
+    let waited_ns = pending_ns.max(measured.silent_ns(context.now));
     (is_pending && is_trusted && waited_ns <= owner_wait_ns(measured)).then_some(hop)
 }
 
@@ -342,8 +347,8 @@ fn rtt_ns(measured: &Measurement) -> u64 {
 
 /// Counts an Interest that goes to another next hop than the owner.
 fn count_diverted(owner: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
-    let is_passed_by = owner.is_some_and(|owner| owner != hop.face);
-    context.egress.stats.parts_passed_by += u64::from(is_passed_by);
+    let is_diverted = owner.is_some_and(|owner| owner != hop.face);
+    context.egress.stats.parts_passed_by += u64::from(is_diverted);
 }
 
 /// Sends the Interest again, to the next hop that refused it or received it longest ago. Returns
@@ -370,10 +375,10 @@ fn parse_range(parameter: &Parameter<'_>) -> Result<OwnedRange, StrategyError> {
         let face = FaceId(parse_number(face)?);
         Some(OwnedRange { first: parse_number(first)?, last: parse_number(last)?, face })
     };
-    let part = parse()
+    let range = parse()
         .ok_or_else(|| parameter.refuse("it must have the form part~<face>:<first>-<last>"))?;
-    match part.first <= part.last {
-        true => Ok(part),
+    match range.first <= range.last {
+        true => Ok(range),
         false => Err(parameter.refuse("its last segment is before its first")),
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Fib {
 /// The result of the last lookup, valid for names with the same prefix.
 #[derive(Clone, Copy, Default)]
 struct CachedLookup {
-    head: u64,
+    prefix_run: u64,
     version: u32,
     position: Option<u32>,
 }
@@ -127,28 +127,34 @@ impl Fib {
 
     /// The same for a name of this [prefix run](crate::incoming::ReceivedPacket::prefix_run).
     #[inline]
-    pub(crate) fn lengths_after(&self, head: u64) -> u64 {
-        if self.last_of(head).is_some() { 0 } else { self.lengths() }
+    pub(crate) fn lengths_after(&self, prefix_run: u64) -> u64 {
+        if self.last_of(prefix_run).is_some() { 0 } else { self.lengths() }
     }
 
     /// The last lookup, if it was for the same prefix run.
     #[inline]
-    fn last_of(&self, head: u64) -> Option<CachedLookup> {
-        Some(self.last.get())
-            .filter(|last| head != 0 && (last.head, last.version) == (head, self.version))
+    fn last_of(&self, prefix_run: u64) -> Option<CachedLookup> {
+        Some(self.last.get()).filter(|last| {
+            prefix_run != 0 && (last.prefix_run, last.version) == (prefix_run, self.version)
+        })
     }
 
     /// The entry of the longest prefix of a name in this prefix run.
     #[inline(always)]
-    fn find(&self, name: NameView<'_>, hashes: &PrefixHashes, head: u64) -> Option<&FibEntry> {
-        let position = match self.last_of(head) {
+    fn find(
+        &self,
+        name: NameView<'_>,
+        hashes: &PrefixHashes,
+        prefix_run: u64,
+    ) -> Option<&FibEntry> {
+        let position = match self.last_of(prefix_run) {
             Some(last) => last.position,
             None => {
                 let position = self.entries.longest_slot(name, hashes);
                 // Names of a run share the result only if no prefix in the FIB is as long as the
                 // whole name.
                 if self.lengths() >> name.component_count().min(63) == 0 {
-                    self.last.set(CachedLookup { head, version: self.version, position });
+                    self.last.set(CachedLookup { prefix_run, version: self.version, position });
                 }
                 position
             }

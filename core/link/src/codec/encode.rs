@@ -124,8 +124,8 @@ impl Encoder {
             push(match &mut self.reliability {
                 None => frame_of(fields, &framing, octets),
                 Some(reliability) => {
-                    let piece = OutFragment { header: fields.clone(), framing, octets };
-                    reliability.first_frame(now, config, piece, counters)
+                    let fragment = OutFragment { header: fields.clone(), framing, octets };
+                    reliability.first_frame(now, config, fragment, counters)
                 }
             });
             (start, end) = (end, (end + next_len).min(packet.len()));

@@ -127,9 +127,11 @@ impl Reassembly {
             return Err(LinkDrop::FragmentIndex);
         }
         let sequence = sequence.ok_or(LinkDrop::FragmentUnnumbered)?;
+        // All fragments of a packet have the same difference of Sequence and FragIndex.
         let id = sequence.wrapping_sub(index);
         let (index, count) = (index as u32, count as u32);
         let deadline = now.plus_ns(config.reassembly_timeout_ns());
+        // Newest first: consecutive fragments most often belong to the last packet.
         let known = self.ids.iter().rposition(|&known| known == id);
         if let Some(at) = known {
             if self.partials[at].frag_count != count {
@@ -140,6 +142,8 @@ impl Reassembly {
             }
         }
         let fragment_len = fragment.octets.len();
+        // The first fragment decides the size of the whole buffer. Later ones are usually appended
+        // to it, and are charged in case they are early.
         let size = if known.is_some() { fragment_len } else { size_estimate(fragment_len, count) };
         let at = match self.make_room(id, Pool::footprint(size), config, drops) {
             Some(at) => at,
@@ -152,6 +156,7 @@ impl Reassembly {
         }
         let charge_before = partial.charge;
         partial.add(index, fragment, pool);
+        // Every fragment extends the deadline of its packet.
         let is_complete = partial.appended == partial.frag_count;
         self.bytes += partial.charge - charge_before;
         self.deadlines[at] = deadline;
@@ -239,6 +244,7 @@ impl Reassembly {
                 return kept_at;
             }
             let others = (0..self.ids.len()).filter(|&at| Some(at) != kept_at);
+            // Only the packet itself is left. It may exceed the limit alone.
             let Some(oldest) = others.min_by_key(|&at| self.deadlines[at]) else {
                 return kept_at;
             };
@@ -289,6 +295,7 @@ impl PartialPacket {
         if index == 0 {
             self.header = Some((fragment.header.clone(), fragment.extras));
         }
+        // A fragment beyond a gap waits in `early` until the gap is filled.
         if index != self.appended {
             let at = self.early_position(index).expect_err("duplicates are refused before");
             self.early.insert(at, (index, pool.copy(fragment.octets)));

@@ -91,7 +91,7 @@ impl OutFragment {
 
 #[derive(Debug)]
 struct Unacknowledged {
-    piece: OutFragment,
+    fragment: OutFragment,
     /// When the socket took the frame, and the timeout at that time. `None` while the frame is
     /// queued. A timer that ran in a long queue would expire before the frame leaves. The time in
     /// the socket and beyond is part of the round trip.
@@ -101,7 +101,7 @@ struct Unacknowledged {
 
 impl Unacknowledged {
     fn charge(&self) -> u64 {
-        UNACKNOWLEDGED_BYTES + Pool::footprint(self.piece.octets.len()) as u64
+        UNACKNOWLEDGED_BYTES + Pool::footprint(self.fragment.octets.len()) as u64
     }
 }
 
@@ -160,10 +160,10 @@ impl Reliability {
         &mut self,
         now: Instant,
         config: &CodecConfig,
-        piece: OutFragment,
+        fragment: OutFragment,
         counters: &mut LinkCounters,
     ) -> Frame {
-        let frame = Unacknowledged { piece, sent: None, retransmissions: 0 };
+        let frame = Unacknowledged { fragment, sent: None, retransmissions: 0 };
         self.frame(now, config, frame, counters)
     }
 
@@ -175,11 +175,14 @@ impl Reliability {
         counters: &mut LinkCounters,
     ) -> Frame {
         let charge = unacknowledged.charge();
+        // A frame without memory, or to a peer that acknowledges nothing, is sent without a
+        // TxSequence: no Ack and no retransmission. Once per probe interval, a frame still gets one
+        // to test the peer.
         let is_kept = self.charged_bytes + charge <= config.unacknowledged_bytes_max
             && (!self.is_peer_unresponsive() || now >= self.probe_at);
         let number = self.tx_sequence_next;
-        unacknowledged.piece.framing.tx_sequence = is_kept.then_some(number);
-        let frame = self.encode(&unacknowledged.piece, config.mtu);
+        unacknowledged.fragment.framing.tx_sequence = is_kept.then_some(number);
+        let frame = self.encode(&unacknowledged.fragment, config.mtu);
         if !is_kept {
             counters.unprotected += 1;
             return frame;
@@ -208,8 +211,8 @@ impl Reliability {
     }
 
     /// Encodes a frame, with as many waiting Acks as its header and the MTU have room for.
-    fn encode(&mut self, piece: &OutFragment, mtu: usize) -> Frame {
-        let OutFragment { header, framing, octets } = piece;
+    fn encode(&mut self, fragment: &OutFragment, mtu: usize) -> Frame {
+        let OutFragment { header, framing, octets } = fragment;
         let mut prefix = [0; LP_PREFIX_MAX];
         let mut len = header.encode_prefix(framing, octets.len(), &mut prefix);
         let room = |len_max: usize, len: usize| len_max.saturating_sub(len + LP_PACKET_HEAD_MAX);
@@ -239,6 +242,7 @@ impl Reliability {
         let (Some(_), Some(tx_sequence)) = (view.fragment, view.framing.tx_sequence) else {
             return Ok(());
         };
+        // The first waiting Ack starts the timer. The others leave with it.
         if self.acks.is_empty() {
             self.acks_due = now.plus_ns(ACK_DELAY_NS);
         }
@@ -269,6 +273,7 @@ impl Reliability {
         }
         self.in_flight -= 1;
         let mut end = tx_sequence + 1;
+        // Inserts the number into the three largest, which stay sorted.
         for greatest in &mut self.acknowledged_ends {
             if end > *greatest {
                 core::mem::swap(&mut end, greatest);
@@ -303,10 +308,12 @@ impl Reliability {
     fn take_lost(&mut self, now: Instant) -> Option<Unacknowledged> {
         let oldest = self.unacknowledged.front()?.as_ref()?;
         let number = self.tx_sequence_next - self.unacknowledged.len() as u64;
+        // Lost if three later frames were acknowledged, or if the timeout has passed.
         let is_overtaken = number + 1 < self.acknowledged_ends[LOSS_THRESHOLD - 1];
         if !is_overtaken && self.deadline(oldest).is_none_or(|at| now < at) {
             return None;
         }
+        // Of the frames in flight at a time-out, only one doubles the timeout.
         let is_after_back_off = oldest.sent.is_some_and(|(at, _)| at >= self.backed_off_at);
         if !is_overtaken && is_after_back_off {
             self.rtt.back_off();
@@ -325,15 +332,16 @@ impl Reliability {
         lost: Unacknowledged,
         counters: &mut LinkCounters,
     ) -> Option<Unacknowledged> {
-        let is_cut = lost.piece.framing.frag_count > 1;
-        let packet_id = lost.piece.packet_id();
-        if is_cut && self.lost_packets.contains(&packet_id) {
+        let is_fragmented = lost.fragment.framing.frag_count > 1;
+        let packet_id = lost.fragment.packet_id();
+        // Another fragment of the same packet was given up, so the packet cannot be completed.
+        if is_fragmented && self.lost_packets.contains(&packet_id) {
             return None;
         }
         if lost.retransmissions == RETRANSMISSIONS_MAX || self.is_peer_unresponsive() {
             counters.given_up += 1;
             self.failures_in_row = self.failures_in_row.saturating_add(1);
-            if is_cut {
+            if is_fragmented {
                 self.lost_packets.truncate(LOST_PACKETS_MAX - 1);
                 self.lost_packets.push_front(packet_id);
             }
@@ -383,7 +391,7 @@ impl Reliability {
         let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
         let done = self.detached_end.saturating_sub(first) as usize;
         for kept in self.unacknowledged.iter_mut().skip(done).flatten() {
-            frame::detach(&mut kept.piece.octets, pool);
+            frame::detach(&mut kept.fragment.octets, pool);
         }
         self.detached_end = self.tx_sequence_next;
     }

@@ -94,6 +94,7 @@ impl Egress {
     }
 
     fn has_room_for(&self, wire_len: usize, config: &EgressConfig) -> bool {
+        // One limit for both places where packets wait.
         let waiting = self.ready.load().charged_bytes + self.discipline_load().charged_bytes;
         waiting + Load::charge_of(wire_len) <= config.queue_bytes_max
     }

@@ -78,6 +78,7 @@ impl ReadyQueue {
     pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
         let (mut runs, mut interests) = (0, 0);
         let mut at = self.detached.max(begun);
+        // Frames are compacted in place: `at` reads, and `kept` writes.
         let mut kept = at;
         while at < self.frames.len() {
             let found = runs::find_run(self.frames.range(at..), span.max(2), mtu);

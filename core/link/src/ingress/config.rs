@@ -78,7 +78,8 @@ pub enum ShapingError {
     /// There is no such option, or it cannot have this value.
     #[error(
         "invalid option `{0}` of Interest shaping `fisp`; its options are capacity=1500KB, \
-         gamma=0.6, release=0.2, min=0.6, max=0.9, p0=0.3, interval=10ms, held_max=5000 and components=2"
+         gamma=0.6, release=0.2, min=0.6, max=0.9, p0=0.3, interval=10ms, held_max=5000 and \
+         components=2"
     )]
     Option(String),
     /// The thresholds must increase.

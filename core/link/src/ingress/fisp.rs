@@ -114,13 +114,17 @@ impl Fisp {
         queue_bytes: u64,
     ) -> ShapingOutcome {
         self.advance(now, queue_bytes);
+        // Management and malformed packets are never delayed.
         let Some(interest) = self.flows.classify(&packet) else {
             return ShapingOutcome::Pass(header, packet);
         };
+        // Step 1 of the first list: one Data packet answers both. The other steps are in
+        // `must_delay`.
         if self.flows.is_pending(&interest) || !self.must_delay(now, interest.flow) {
             self.flows.add(now, interest);
             return ShapingOutcome::Pass(header, packet);
         }
+        // Step 5: no room for another delayed Interest.
         let displaced = if self.delayed.len() >= self.config.held_max as usize {
             let displaced = self.delayed.evict_for(interest.flow);
             if displaced.is_none() {
@@ -153,6 +157,7 @@ impl Fisp {
     fn must_delay(&mut self, now: Instant, flow: u32) -> bool {
         let smoothed_bytes = self.smoothed_bytes as u64;
         let required_bytes = self.flows.required_bytes(self.config.gamma);
+        // Steps 2 and 3.
         if *self.flows.delayed(flow) > 0
             || required_bytes.max(smoothed_bytes) > self.max_bytes
             || self.flows.is_full()
@@ -160,6 +165,7 @@ impl Fisp {
         {
             return true;
         }
+        // Step 4.
         if smoothed_bytes <= self.min_bytes {
             return false;
         }
@@ -209,6 +215,7 @@ impl Fisp {
             }
             self.is_releasing |=
                 required_bytes.max(self.smoothed_bytes as u64) < self.release_bytes;
+            // With `is_releasing`, an Interest need not have waited for the interval.
             let by = if self.is_releasing { Instant::FAR_FUTURE } else { now };
             let (flows, max_bytes, gamma) = (&self.flows, self.max_bytes, self.config.gamma);
             let cost_bytes = |flow| {

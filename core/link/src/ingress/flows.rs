@@ -299,6 +299,7 @@ impl Flows {
     pub(super) fn on_answer(&mut self, packet: &[u8], data_bytes: u64, queue_bytes: u64) {
         self.set_queue(queue_bytes);
         let Some(name) = name_of(packet) else { return };
+        // An answer without a known Interest still counts for the flow of its name.
         let answered = self.pending.take_answered(&self.key, name, data_bytes > 0);
         let flow = match answered {
             Some(entry) => {
@@ -317,6 +318,7 @@ impl Flows {
         self.data_bytes = averaged(self.data_bytes, data_bytes);
         let flow = flow.unwrap_or(OVERFLOW_FLOW);
         self.flow(flow).queued_bytes += data_bytes;
+        // Consecutive Data of one flow shares an entry.
         self.queued_bytes += data_bytes;
         match self.queued.back_mut() {
             Some((last, bytes)) if *last == flow => *bytes += data_bytes,
@@ -341,6 +343,7 @@ impl Flows {
     /// Sets the number of bytes that wait to leave.
     fn set_queue(&mut self, queue_bytes: u64) {
         self.queue_bytes = queue_bytes;
+        // What is no longer in the queue has left it, oldest first.
         while let Some(&(flow, bytes)) = self.queued.front()
             && self.queued_bytes > queue_bytes
         {
@@ -374,6 +377,8 @@ impl Flows {
         let Some(entry) = self.pending.entries.get_mut(index) else { return };
         let (flow, until) = (entry.flow, entry.until);
         let was_late = mem::replace(&mut entry.is_late, true);
+        // Each entry has one timer. It fires once when the Interest is late, and again when it
+        // stops counting.
         if !was_late {
             let flow = self.flow(flow);
             flow.late += 1;

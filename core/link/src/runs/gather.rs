@@ -45,6 +45,7 @@ pub(crate) fn find_run<'a>(
         if !is_alike(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
             break;
         }
+        // Offsets must rise, because the bitmap keeps no other order.
         let offset = pattern.offset_of(first.payload(), frame.payload());
         let last_offset = u64::from(63 - found.bitmap.leading_zeros());
         let next = offset.filter(|&offset| offset > last_offset && offset < u64::from(span));

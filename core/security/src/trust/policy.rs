@@ -399,12 +399,15 @@ impl TrustPolicy {
                 Err(open) => return Err(open),
             }
         }
+        // Reached only if the policy is not limited to anchors. The user's own key is then trusted
+        // for all names.
         if let Some(certificate) = self.own_certificate(&locator) {
             return self.accept(data, &certificate, TrustBasis::OwnKey);
         }
         if let Some(reason) = refusal.filter(|_| self.requires_anchor(data.name)) {
             return advise(reason, Advice::AskProducer);
         }
+        // Trust on first use: the key is compared with the one that signed this prefix before.
         let certificate = self.certificate(data, &locator, now_unix_s)?;
         self.on_first_use(data, &certificate, now_unix_s)
     }
