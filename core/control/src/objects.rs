@@ -26,8 +26,9 @@
 //! holdings disappear only if the router reports their removal, begins a new generation, or is
 //! lost.
 //!
-//! Invariant: the accounts are always exactly the sum of the holdings. `objects/tests.rs` checks
-//! this after random steps.
+//! An update must never be applied out of order, and a holding beyond a limit must never count. The
+//! accounts are always exactly the sum of the holdings; `objects/tests.rs` checks this after random
+//! steps.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
