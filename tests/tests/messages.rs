@@ -108,7 +108,7 @@ const CASES: &[Case] = &[
         "get: file, but a directory exists",
         Running,
         "get /folder -o mixed --json",
-        "move that away",
+        "move it away",
     ),
     case("get: reserved name", Running, "get /signed -o .a.weir-part", "choose another"),
     case("get: existing file", Running, "get /unsigned --allow-unsigned", "--force"),

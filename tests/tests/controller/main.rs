@@ -114,7 +114,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
     }
     let list = run(&["list"]).success().output;
     assert!(list.contains("/data/a/v=2") && list.contains("operator test"), "{list}");
-    assert!(list.contains("no: /data/a/v=2 is newer"), "{list}");
+    assert!(list.contains("no, /data/a/v=2 is newer"), "{list}");
     let told = run(&["remove", "/data/b%20b/v=1"]).success().output;
     assert_eq!(told.trim(), "withdrew /data/b%20b/v=1");
     let list: Value = serde_json::from_str(&run(&["list", "--json"]).success().output).unwrap();

@@ -305,7 +305,7 @@ fn lab_keys_have_bounds() {
         "filter_false_positives_ppm = 900000",
     ] {
         let message = error_of(&format!("[lab.disks]\n{text}\n"));
-        assert!(message.contains("cannot be; give"), "{text}: {message}");
+        assert!(message.contains("is out of range; choose"), "{text}: {message}");
     }
 }
 

@@ -264,6 +264,6 @@ mod tests {
 
         std::fs::write(site.path().join("file"), "").unwrap();
         let error = Folder::at(&site.path().join("file"), false).make().unwrap_err();
-        assert!(error.contains("is a file here"), "{error}");
+        assert!(error.contains("is a local file"), "{error}");
     }
 }
