@@ -146,15 +146,16 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
     Some(format!("{}\n{table}{}", &readme[..begin], &readme[end..]))
 }
 
-/// Counts, one line for each claim, and an explanation of those that were not reproduced. A claim
-/// that did not run at full size is shown at smoke size.
+/// Counts, one line for each claim, and the causes of those that were not reproduced. A claim that
+/// was not run at full size is shown with its numbers of the smoke size. `expected/` has the commit
+/// and the day of each run.
 fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> String {
     let mut rows: Vec<(&RecordedClaim, Size)> = Vec::new();
-    for recorded in [full, smoke].into_iter().flatten() {
-        for claim in &recorded.claims {
+    for kept in [full, smoke].into_iter().flatten() {
+        for claim in &kept.claims {
             match rows.iter_mut().find(|(other, _)| other.result.id == claim.result.id) {
-                None => rows.push((claim, recorded.size)),
-                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, recorded.size),
+                None => rows.push((claim, kept.size)),
+                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, kept.size),
                 Some(_) => {}
             }
         }
@@ -175,45 +176,75 @@ fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> S
         });
         // Writing to a String cannot fail.
         let _ = writeln!(out, "**{title}**: {}.\n", counts.join(", "));
-        let _ = writeln!(
-            out,
-            "| figure | claim | paper | band | ours | 95 % interval | verdict | run |"
-        );
-        let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
+        let _ = writeln!(out, "| figure | claim | paper | band | ours (95 %) | verdict | run |");
+        let _ = writeln!(out, "|---|---|---|---|---|---|---|");
         for (row, size) in &of_kind {
             line(&mut out, row, *size);
         }
         let _ = writeln!(out);
-        for (row, _) in &of_kind {
-            let result = &row.result;
-            if !result.cause.is_empty() && row.was_run() {
-                let words = result.verdict.words();
-                let _ = writeln!(out, "- `{}` {words}: {}", result.id, result.cause);
-            }
+        for (verdict, cause, ids) in causes(of_kind.iter().map(|(row, _)| *row)) {
+            wrap(&mut out, &format!("- {} {}: {cause}", ids.join(", "), verdict.words()));
         }
         let _ = writeln!(out);
     }
     out
 }
 
+/// Each verdict and cause, with the claims that share it, in the order of the first of them.
+fn causes<'a>(
+    rows: impl Iterator<Item = &'a RecordedClaim>,
+) -> Vec<(Verdict, &'a str, Vec<String>)> {
+    let mut causes: Vec<(Verdict, &str, Vec<String>)> = Vec::new();
+    for row in rows.filter(|row| row.was_run() && !row.result.cause.is_empty()) {
+        let (verdict, cause) = (row.result.verdict, row.result.cause.as_str());
+        let id = format!("`{}`", row.result.id);
+        match causes.iter_mut().find(|other| other.0 == verdict && other.1 == cause) {
+            Some((_, _, ids)) => ids.push(id),
+            None => causes.push((verdict, cause, vec![id])),
+        }
+    }
+    causes
+}
+
 fn line(out: &mut String, row: &RecordedClaim, size: Size) {
     let result = &row.result;
     let value = |value: Option<f64>| value.map_or("–".to_owned(), |value| readable(value, ""));
-    let span = |ends: [f64; 2]| format!("{} to {}", readable(ends[0], ""), readable(ends[1], ""));
-    let arm = row.arm.map_or("model", Arm::as_str);
-    let run = match row.was_run() {
-        true => format!("{arm}, {}, {}, {}", size.as_str(), row.commit, row.date),
-        false => "–".to_owned(),
+    let span = |ends: [f64; 2]| format!("{}..{}", readable(ends[0], ""), readable(ends[1], ""));
+    let interval = result.interval.map_or_else(String::new, |ends| format!(" ({})", span(ends)));
+    let run = match (row.was_run(), row.arm) {
+        (false, _) => "–".to_owned(),
+        (true, None) => "model".to_owned(),
+        (true, Some(arm)) => format!("{}-{}", arm.as_str(), size.as_str()),
     };
     let _ = writeln!(
         out,
-        "| {} | {} | {} | {} | {} | {} | {} | {run} |",
+        "| {} | {} | {} | {} | {}{interval} | {} | {run} |",
         result.figure,
         result.metric.replace('|', "\\|"),
         value(result.paper),
         if result.is_order { "in order".to_owned() } else { span(result.band) },
         value(result.measured),
-        result.interval.map_or("–".to_owned(), span),
         result.verdict.words(),
     );
+}
+
+/// Writes an item of a list in lines of at most 100 columns, unless a word is longer.
+fn wrap(out: &mut String, item: &str) {
+    const COLUMNS_MAX: usize = 100;
+    let mut columns = 0;
+    for word in item.split_whitespace() {
+        let width = word.chars().count();
+        let space = match columns {
+            0 => "",
+            _ if columns + 1 + width <= COLUMNS_MAX => " ",
+            _ => {
+                columns = 1;
+                "\n  "
+            }
+        };
+        out.push_str(space);
+        out.push_str(word);
+        columns += space.len().min(1) + width;
+    }
+    out.push('\n');
 }
