@@ -479,7 +479,8 @@ impl PaperSession {
     pub fn record(&self, reproduction: &Reproduction, date: &str) -> Result<PathBuf, SessionError> {
         let Folder::Disk(folder) = &self.paper.folder else {
             let message = format!(
-                "{} is built into this program and cannot be changed; name its folder, such as lab/{0}",
+                "{} is built into this program and cannot be changed; name its folder, such as \
+                 lab/{0}",
                 self.paper.id
             );
             return Err(SessionError::Usage(message));

@@ -14,7 +14,7 @@
 //!
 //! 1. Evaluate the claim's expression once for each seed. A value that is missing for one seed
 //!    makes the claim not measured.
-//! 2. If the claim names two arms (`arm` and `beside`), divide their values seed by seed.
+//! 2. If the claim names two arms (`arm` and `compared_arm`), divide their values seed by seed.
 //! 3. Compute the mean and the interval (Student's t). A claim about the models has an exact value.
 //! 4. Compare the interval with the band. For an order, the number is the smallest lead of an
 //!    element over the next, and its interval must lie above 0.
@@ -201,7 +201,8 @@ struct ClaimTable {
     unit: String,
     scenario: Option<String>,
     arm: Option<Arm>,
-    beside: Option<Arm>,
+    #[serde(alias = "beside")]
+    compared_arm: Option<Arm>,
     sizes: Option<Vec<Size>>,
     measure: Option<String>,
     #[serde(default, deserialize_with = "texts")]
@@ -283,45 +284,54 @@ fn check_arm_comparison(
     tree: &Tree,
     path: &str,
     arm: Option<Arm>,
-    beside: Option<Arm>,
+    compared_arm: Option<Arm>,
     rule: &Rule,
 ) -> Result<(), ScenarioError> {
-    if beside.is_none() || (arm.is_some() && arm != beside && *rule != Rule::Order) {
+    if compared_arm.is_none() || (arm.is_some() && arm != compared_arm && *rule != Rule::Order) {
         return Ok(());
     }
     let message = "compares what is measured in an `arm` with the other one: give both, and a \
                    `measure` with a `band`";
-    Err(tree.error(&format!("{path}.beside"), message))
+    Err(tree.error(&format!("{path}.compared_arm"), message))
 }
 
-fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioError> {
+/// What a claim measures, and when it is reproduced.
+fn measure_and_rule(
+    tree: &Tree,
+    path: &str,
+    table: &ClaimTable,
+) -> Result<(Expression, Rule), ScenarioError> {
     let parse = |key: &str, text: &str| {
         expression::parse(text).map_err(|message| tree.error(&format!("{path}.{key}"), message))
     };
     let order: Vec<Expression> =
         table.order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
     // A claim has either a band or an order; any other combination of keys is an error.
-    let (measure, rule) = match (&table.measure, table.band, order.len()) {
+    match (&table.measure, table.band, order.len()) {
         (Some(text), Some(band), 0) => {
-            let reason = table.band_reason;
-            let rule = Rule::band(band, reason, table.better)
+            let (reason, better) = (table.band_reason.clone(), table.better.clone());
+            let rule = Rule::band(band, reason, better)
                 .map_err(|message| tree.error(&format!("{path}.band"), message))?;
-            (parse("measure", text)?, rule)
+            Ok((parse("measure", text)?, rule))
         }
         (None, None, 2..) if table.better.is_none() && table.band_reason.is_empty() => {
-            (Expression::Lead(order), Rule::Order)
+            Ok((Expression::Lead(order), Rule::Order))
         }
         _ => {
             let message = "is either a `measure` with a `band` of two ends and a `band_reason`, \
                            or an `order` of at least two";
-            return Err(tree.error(path, message));
+            Err(tree.error(path, message))
         }
-    };
+    }
+}
+
+fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioError> {
+    let (measure, rule) = measure_and_rule(tree, path, &table)?;
     if table.scenario.is_none() && table.arm.is_some() {
         let message = "has an `arm` and no `scenario`; the models have no arms";
         return Err(tree.error(path, message));
     }
-    check_arm_comparison(tree, path, table.arm, table.beside, &rule)?;
+    check_arm_comparison(tree, path, table.arm, table.compared_arm, &rule)?;
     if table.sizes.as_ref().is_some_and(Vec::is_empty) {
         let message = "is empty, so nothing is measured; omit `sizes` to measure at both sizes";
         return Err(tree.error(&format!("{path}.sizes"), message));
@@ -336,7 +346,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         "{} {}{} {} {}",
         table.scenario.as_deref().unwrap_or("model"),
         table.arm.map_or("", Arm::as_str),
-        table.beside.map_or(String::new(), |arm| format!(" / {}", arm.as_str())),
+        table.compared_arm.map_or(String::new(), |arm| format!(" / {}", arm.as_str())),
         table.measure.as_deref().unwrap_or_default(),
         table.order.join(" > "),
     );
@@ -346,7 +356,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
     };
     let claim = Claim {
         source,
-        compared_arm: table.beside,
+        compared_arm: table.compared_arm,
         id: table.id,
         kind: table.kind,
         figure: table.figure,
@@ -395,11 +405,11 @@ impl Claim {
         &self,
         experiment: Option<&Experiment>,
         results: &Results,
-        beside: Option<&Results>,
+        compared: Option<&Results>,
     ) -> ClaimResult {
         let of = Evaluation { experiment, results };
-        let beside = beside.map(|results| Evaluation { experiment, results });
-        let (verdict, estimate, cause) = match self.estimate(&of, beside.as_ref()) {
+        let compared = compared.map(|results| Evaluation { experiment, results });
+        let (verdict, estimate, cause) = match self.estimate(&of, compared.as_ref()) {
             Ok(estimate) => {
                 let (verdict, cause) = self.rule.verdict(&estimate);
                 (verdict, Some(estimate), cause)
@@ -432,7 +442,7 @@ impl Claim {
     fn estimate(
         &self,
         of: &Evaluation<'_>,
-        beside: Option<&Evaluation<'_>>,
+        compared: Option<&Evaluation<'_>>,
     ) -> Result<Estimate, (Option<Estimate>, String)> {
         let because = |why: &str| Err((None, why.to_owned()));
         let Some(experiment) = of.experiment else {
@@ -447,17 +457,17 @@ impl Claim {
         if !self.sizes.contains(&experiment.size) {
             return because("Measured at the other size only.");
         }
-        if self.compared_arm.is_some() && beside.is_none() {
+        if self.compared_arm.is_some() && compared.is_none() {
             return because("Takes runs of both arms, which `weir lab reproduce` makes.");
         }
-        let all = [Some(of), beside];
+        let all = [Some(of), compared];
         if !all.into_iter().flatten().all(|of| of.results.is_complete(experiment)) {
             return because("Runs are missing.");
         }
         let value = |seed: &u64| {
             let value = self.measure.value(of, *seed)?;
-            match beside {
-                Some(beside) => Some(value / self.measure.value(beside, *seed)?),
+            match compared {
+                Some(compared) => Some(value / self.measure.value(compared, *seed)?),
                 None => Some(value),
             }
         };

@@ -152,7 +152,7 @@ fn arms_are_compared_seed_by_seed() {
     let part = claim.evaluate(Some(&experiment), &results(), Some(&other));
     assert!(part.measured.is_none() && part.cause.contains("missing"), "{}", part.cause);
     for lines in [
-        format!("beside = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
+        format!("compared_arm = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
         format!("arm = \"sim\"\nbeside = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
         "arm = \"real\"\nbeside = \"sim\"\norder = [\"mean(y)\", \"1\"]\n".to_owned(),
     ] {
