@@ -58,7 +58,9 @@ fn collect_names(tokens: TokenStream, text: &str, names: &mut Vec<Range<usize>>)
                 // The tokens of a documentation comment span all of it.
                 let source = text.get(range.clone()).unwrap_or_default();
                 let is_comment = source.starts_with("//") || source.starts_with("/*");
-                if !is_comment && !is_string(source) {
+                // A string of one word is a key or a name.
+                let is_prose = is_string(source) && source.contains(char::is_whitespace);
+                if !is_comment && !is_prose {
                     names.push(range);
                 }
             }

@@ -29,6 +29,7 @@ fn phrases_cross_line_ends_but_not_punctuation() {
 fn code_is_no_prose() {
     let text = "/// Calls `told` and told_of; besides, retold.\nfn told(anew: u8) -> u8 { anew }\n";
     assert_eq!(found("a.rs", text), []);
+    assert_eq!(found("a.rs", "const A: &str = \"told\";"), []);
     let text = "`beside`, ```\n\n```sh\nbeside\n```\n\nbeside\n";
     assert_eq!(found("a.md", text), [(7, "beside")]);
     assert_eq!(found("a.toml", "told = \"told\" # told\n"), [(1, "told")]);
