@@ -68,6 +68,8 @@ impl InterestBatch {
         let name_len = prefix.len() + if segment.is_some() { 2 + number.len() } else { 0 };
         let lifetime = encode_nni(selectors.lifetime_ms);
         let has_lifetime = selectors.lifetime_ms != DEFAULT_INTEREST_LIFETIME_MS;
+        // A TLV states its length before its value, so all lengths are computed first. The two
+        // flags are empty and take two bytes each. The Nonce takes six.
         let value_len = 1
             + var_number_size(name_len as u64)
             + name_len
@@ -95,6 +97,7 @@ impl InterestBatch {
             self.header(tlv::INTEREST_LIFETIME, lifetime.len());
             self.octets.extend_from_slice(&lifetime);
         }
+        // The rest is the Interest's own header: one byte of type, and one or three of length.
         debug_assert!(self.octets.len() - start - value_len <= 4);
         self.ends.push((self.octets.len(), path));
     }

@@ -181,6 +181,7 @@ impl Metadata {
             return Err(MetadataError::Unversioned);
         }
         let mut metadata = Self::new(name.to_name());
+        // Two elements give one manifest shape, in any order. 0 digests per part means no manifest.
         let (mut digests_per_part, mut levels) = (0, 1);
         while let Some(element) = reader.next_element().map_err(malformed)? {
             match element.typ {

@@ -48,7 +48,7 @@ pub enum CommandError {
     Express(#[from] ExpressError),
     #[error("the router refuses: {} {}", .0.code, .0.text)]
     Refused(ControlResponse),
-    #[error("the router's answer cannot be decoded; is it of another version?")]
+    #[error("the router's answer cannot be decoded; does the router run another version?")]
     Malformed,
     /// The command exceeds the maximum packet size.
     #[error(
@@ -253,7 +253,7 @@ impl Client {
         self.send(path, LpHeader::default(), packet)
     }
 
-    /// Sends what is queued, as far as the sockets accept it.
+    /// Sends queued packets, as far as the sockets accept them.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -269,7 +269,7 @@ impl Client {
         let _ = self.send(path, header, packet);
     }
 
-    /// Sends what is queued, and appends received packets to `packets`. Waits for packets, for the
+    /// Sends queued packets, and appends received ones to `packets`. Waits for packets, for the
     /// [`Client::waker`], for a change of a path, or until `deadline`. Does not wait if packets
     /// have already arrived.
     ///
@@ -377,7 +377,7 @@ impl Client {
     ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let interest = self.signed_command(scope, command, parameters);
-        // The router would close the connection, with all that uses it.
+        // The router would close the connection, and with it all other requests.
         if interest.len() > PACKET_SIZE_MAX {
             return Err(CommandError::TooLong(interest.len()));
         }

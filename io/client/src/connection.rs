@@ -65,7 +65,7 @@ impl Connection {
 
     /// The poll event after which a [flush](Self::flush) that was blocked may continue.
     pub(crate) fn writable_event(&self) -> PollFlags {
-        if self.socket.signals_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
+        if self.socket.signals_space_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
     }
 
     /// Whether a blocked [flush](Self::flush) may continue, before any event shows it.

@@ -1,8 +1,8 @@
 //! An event loop: many consumers and producers on the connections of one client.
 //!
-//! Thousands of endpoints may share a client, so a turn must not touch those that have nothing to
-//! do. The loop finds the endpoints of a packet by prefix, and those that are due in a set ordered
-//! by time. Other threads wake an endpoint by its number.
+//! Thousands of endpoints may share a client, so a turn must not touch idle ones. The loop finds
+//! the endpoints of a packet by prefix, and those that are due in a set ordered by time. Other
+//! threads wake an endpoint by its number.
 //!
 //! One turn ([`EventLoop::run_once`]):
 //!
@@ -13,7 +13,7 @@
 //!    busy while later packets are processed.
 //! 3. Report broken and returned paths to all endpoints.
 //! 4. Call the endpoints that were woken or whose time has come. Ask each for its next time.
-//! 5. Send what is queued.
+//! 5. Send queued packets.
 //!
 //! Interests go to the endpoint with the longest matching prefix. Without one, the loop answers
 //! with a Nack, because the router could not know. Data and Nacks go to every endpoint with a
@@ -226,7 +226,7 @@ impl<'a> EventLoop<'a> {
     }
 
     /// Runs until all endpoints are done, or until `keep_going`, called several times a second,
-    /// returns false. Finally sends what is queued, as far as the socket accepts it.
+    /// returns false. Finally sends queued packets, as far as the socket accepts them.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -245,7 +245,7 @@ impl<'a> EventLoop<'a> {
         self.client.flush()
     }
 
-    /// Sends what is queued, as far as the socket accepts it.
+    /// Sends queued packets, as far as the socket accepts them.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -286,9 +286,9 @@ impl<'a> EventLoop<'a> {
             all.into_iter().for_each(|index| self.schedule(EndpointId(index)));
         }
         // It may have been removed since.
-        let there = woken.endpoints.into_iter().filter(|id| self.slots.contains(id.0));
+        let known = woken.endpoints.into_iter().filter(|id| self.slots.contains(id.0));
         let due = self.by_wakeup.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
-        there.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.schedule(id));
+        known.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.schedule(id));
         self.call();
         self.client.flush()
     }

@@ -115,7 +115,7 @@ impl Path {
         [link, self.retry_at].into_iter().flatten().min()
     }
 
-    /// Runs the link's timers, and sends what is queued, as far as the socket accepts it.
+    /// Runs the link's timers, and sends queued packets, as far as the socket accepts them.
     fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         if let Some(at) = connection.link.next_wakeup() {
@@ -124,6 +124,7 @@ impl Path {
                 connection.link.poll(now);
             }
         }
+        // Packets stay unread for now. Without this, the wakeup would end every wait at once.
         if self.is_readable && !Self::wants_packets(connection) {
             connection.drain_wakeup().map_err(|error| connection_lost(&error))?;
         }
@@ -165,7 +166,7 @@ impl Paths {
     ) -> Self {
         let all: Vec<Path> = routers.into_iter().map(|(uri, one)| Path::new(uri, one)).collect();
         assert!((1..=ROUTERS_MAX).contains(&all.len()), "1 to {ROUTERS_MAX} routers");
-        let (tell, attempts) = unbounded();
+        let (sender, attempts) = unbounded();
         let (frames, changes) = (Vec::new(), Vec::new());
         let keeps_trying = false;
         Self {
@@ -173,7 +174,7 @@ impl Paths {
             frames,
             changes,
             attempt_receiver: attempts,
-            attempt_sender: tell,
+            attempt_sender: sender,
             waker,
             dropped: 0,
             retries_last_path: keeps_trying,
@@ -227,7 +228,7 @@ impl Paths {
         }
     }
 
-    /// Sends what is queued, as far as the sockets accept it.
+    /// Sends queued packets, as far as the sockets accept them.
     pub(crate) fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
         for at in 0..self.all.len() {
             if let Err(error) = self.all[at].flush(pool) {
@@ -345,10 +346,10 @@ impl Paths {
     /// Connects in a thread, because that may take seconds.
     fn reconnect(&mut self, at: usize) {
         let (id, uri) = (PathId(at as u16), self.all[at].uri.clone());
-        let (tell, waker) = (self.attempt_sender.clone(), self.waker.clone());
+        let (sender, waker) = (self.attempt_sender.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("connect".into()).spawn(move || {
             // If the client is gone, there is no one to wake.
-            let _ = tell.send((id, Connection::open(&uri)));
+            let _ = sender.send((id, Connection::open(&uri)));
             let _ = waker.wake();
         });
         if let Err(error) = thread {
@@ -412,9 +413,9 @@ impl Paths {
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
         for (path, found) in connected.zip(&found[first..]) {
-            let room = path.connection.as_ref().map_or(broken, Connection::writable_event);
+            let writable = path.connection.as_ref().map_or(broken, Connection::writable_event);
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
-            path.is_writable |= found.intersects(room | broken);
+            path.is_writable |= found.intersects(writable | broken);
         }
         let woken = found[0].intersects(PollFlags::POLLIN);
         if woken {

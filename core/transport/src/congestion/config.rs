@@ -112,7 +112,7 @@ pub enum ControllerError {
     )]
     Order {
         controller: Controller,
-        /// The one that must not exceed the other.
+        /// The constant that must not exceed the other.
         low: &'static str,
         low_value: String,
         high: &'static str,

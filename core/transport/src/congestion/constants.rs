@@ -74,7 +74,7 @@ impl ControllerConstants {
 
     /// Appends a constant. Returns false if there is no room.
     pub(super) fn push(&mut self, key: &'static str, value: f64) -> bool {
-        let free = self.0.iter_mut().find(|place| place.is_none());
-        free.map(|place| *place = Some((key, value))).is_some()
+        let free = self.0.iter_mut().find(|slot| slot.is_none());
+        free.map(|slot| *slot = Some((key, value))).is_some()
     }
 }

@@ -48,7 +48,7 @@ const DELAY_MIN_NS: u64 = NS_PER_MS;
 const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 /// The delay that ends slow start is the previous round trip divided by this (RFC 9406,
 /// MIN_RTT_DIVISOR).
-const DELAY_PARTS: u64 = 8;
+const DELAY_DIVISOR: u64 = 8;
 /// Up to this window slow start doubles it in a round trip; beyond it, slow start adds half of this
 /// (RFC 3742, max_ssthresh). Otherwise the last doubling on a fast path would overflow a router's
 /// queue before any delay shows.
@@ -204,9 +204,12 @@ impl CongestionControl for Cubic {
             return;
         }
         let growth = self.slow_start.on_data(sample);
+        // A window that was not used in full has not shown that the path carries more.
         if !sample.window_limited {
             return;
         }
+        // The window is at its minimum, and pacing sends less than it allows: that share grows
+        // first.
         if self.pace.is_below_minimum() {
             self.pace.share = (self.pace.share * (1.0 + SHARE_GROWTH)).min(1.0);
             return;
@@ -297,7 +300,7 @@ impl SlowStart {
         match self.conservative {
             None => {
                 let delay_ns =
-                    (self.last_round_min_ns / DELAY_PARTS).clamp(DELAY_MIN_NS, DELAY_MAX_NS);
+                    (self.last_round_min_ns / DELAY_DIVISOR).clamp(DELAY_MIN_NS, DELAY_MAX_NS);
                 if self.round_min_ns >= self.last_round_min_ns + delay_ns {
                     self.conservative = Some((self.round_min_ns, 0));
                 }

@@ -5,7 +5,7 @@
 //! what may be sent. A controller is a type that implements `CongestionControl` and [`FromConfig`].
 //! [`Controller`] gives it a name, and [`Controllers`] is a table of names.
 //! [`Controllers::BUILT_IN`] has the controllers of this module. Other crates add more;
-//! `lab/baselines` has those that papers compare with.
+//! `lab/baselines` has the controllers that papers compare with.
 
 mod aimd;
 mod built_in;

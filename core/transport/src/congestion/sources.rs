@@ -12,16 +12,16 @@ use weir_base::NS_PER_MS;
 /// Upper bound of sources. The one with the fewest recent answers is replaced.
 const SOURCES_MAX: usize = 4;
 /// Round trips that differ by less than this fraction (an eighth) belong to one source.
-const SAME_PARTS: f64 = 8.0;
+const SAME_DIVISOR: f64 = 8.0;
 /// A source without an answer for this many rounds is forgotten.
 const IDLE_ROUNDS_MAX: u32 = 64;
 /// This many consecutive answers must be late for a queue to be seen. Late means above the base by
-/// the base divided by `LATE_PARTS`, and by at least `LATE_NS`. RFC 9406 has an eighth; by then
+/// the base divided by `LATE_DIVISOR`, and by at least `LATE_NS`. RFC 9406 has an eighth; by then
 /// startup has doubled the window.
 const LATE_ANSWERS: u32 = 8;
 /// An answer of several packets counts as at most this many: three chunks in a row are enough.
 const LATE_WEIGHT_MAX: u32 = 3;
-const LATE_PARTS: f64 = 16.0;
+const LATE_DIVISOR: f64 = 16.0;
 const LATE_NS: f64 = NS_PER_MS as f64;
 
 /// One distance at which content is stored.
@@ -73,7 +73,7 @@ impl Sources {
         if order >= source.answered_end {
             (source.answered_end, source.front_rtt_ns) = (order + 1, rtt_ns);
         }
-        let is_late = rtt_ns - source.base_ns > (source.base_ns / LATE_PARTS).max(LATE_NS);
+        let is_late = rtt_ns - source.base_ns > (source.base_ns / LATE_DIVISOR).max(LATE_NS);
         source.late_answers =
             if is_late { source.late_answers + packets.min(LATE_WEIGHT_MAX) } else { 0 };
         source.late_answers >= LATE_ANSWERS
@@ -84,13 +84,13 @@ impl Sources {
     fn source_of(&mut self, order: u64, rtt_ns: f64) -> usize {
         let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
         let nearer =
-            known.filter(|(_, source)| source.base_ns * (1.0 - 1.0 / SAME_PARTS) <= rtt_ns);
+            known.filter(|(_, source)| source.base_ns * (1.0 - 1.0 / SAME_DIVISOR) <= rtt_ns);
         let farthest = nearer.max_by(|one, other| one.1.base_ns.total_cmp(&other.1.base_ns));
         match farthest {
             Some((at, source))
                 if order >= source.answered_end
                     || rtt_ns
-                        <= source.base_ns.max(source.front_rtt_ns) * (1.0 + 1.0 / SAME_PARTS) =>
+                        <= source.base_ns.max(source.front_rtt_ns) * (1.0 + 1.0 / SAME_DIVISOR) =>
             {
                 at
             }

@@ -67,22 +67,22 @@ const QUEUE_MIN_NS: f64 = 0.25 * NS_PER_MS as f64;
 const FULL_ROUNDS: u32 = 3;
 const FULL_GROWTH: f64 = 1.25;
 /// The rate is measured over at least this many packets, and at least a round trip divided by
-/// `RATE_PARTS`. Shorter times are misleading, because threads hand packets over in batches.
+/// `RATE_DIVISOR`. Shorter times are misleading, because threads hand packets over in batches.
 const RATE_PACKETS: u32 = 16;
-const RATE_PARTS: f64 = 4.0;
+const RATE_DIVISOR: f64 = 4.0;
 /// Without a queue, a step of growth is the window divided by this.
-const STEP_PARTS: f64 = 16.0;
+const STEP_DIVISOR: f64 = 16.0;
 /// A queue is deep if it exceeds `DEEP_TARGETS` times its target and the base divided by
-/// `DEEP_PARTS`. One above the base divided by `DEEPEST_PARTS` is deep in any case.
+/// `DEEP_DIVISOR`. One above the base divided by `DEEPEST_DIVISOR` is deep in any case.
 const DEEP_TARGETS: f64 = 4.0;
-const DEEP_PARTS: f64 = 16.0;
-const DEEPEST_PARTS: f64 = 4.0;
+const DEEP_DIVISOR: f64 = 16.0;
+const DEEPEST_DIVISOR: f64 = 4.0;
 /// After a change the window needs this many rounds before growth is judged: the gap has to fill.
 const REFILL_ROUNDS: u32 = 2;
 /// A queue above `LONG_QUEUE` times its target for this many rounds belongs to other flows.
 const LONG_QUEUE: f64 = 1.1;
 const LONG_QUEUE_ROUNDS: u32 = 12;
-/// A drain sends this share of what the path holds for one round. The queue vanishes, so that other
+/// A drain sends this share of the path's capacity for one round. The queue vanishes, so that other
 /// flows also see the path without it.
 const DRAIN_FACTOR: f64 = 0.75;
 /// A drain was ineffective if more than `CUT_LEAVES_MAX` of the delay remains. A remaining delay
@@ -244,8 +244,8 @@ impl Weir {
         self.begin_settling();
     }
 
-    /// Sends less than `filled`, what the path holds without a queue, for a round. Continues with
-    /// `window`.
+    /// Sends less than `filled` for a round: `filled` fits into the path without a queue. Continues
+    /// with `window`.
     fn drain(&mut self, filled: f64, window: f64) {
         let least = DECREASE_MAX * self.window;
         let drained = (DRAIN_FACTOR * filled).clamp(least, self.window.max(least));
@@ -333,10 +333,11 @@ impl Weir {
             }
             return;
         }
+        // Two estimates of how much the path holds without a queue. The smaller one is safe.
         let filled = (rate * trips.base_ns).min(self.window - queue);
-        let parts = trips.queueing_ns / trips.base_ns;
-        let is_deep = parts > 1.0 / DEEPEST_PARTS
-            || parts > 1.0 / DEEP_PARTS && queue > DEEP_TARGETS * target;
+        let delay_ratio = trips.queueing_ns / trips.base_ns;
+        let is_deep = delay_ratio > 1.0 / DEEPEST_DIVISOR
+            || delay_ratio > 1.0 / DEEP_DIVISOR && queue > DEEP_TARGETS * target;
         if is_deep || is_squeezed {
             let cut =
                 QueueCut::new(self.window, self.uncongested_rate, trips.queueing_ns, is_squeezed);
@@ -347,8 +348,8 @@ impl Weir {
         }
     }
 
-    /// A queue of this length overflows somewhere: limits it to half, and sends only what the path
-    /// holds.
+    /// A queue of this length overflows somewhere: limits it to half, and sends only as much as the
+    /// path holds.
     fn on_lossy_round(&mut self, round: &Round) {
         if round.queue >= 1.0 {
             self.queue_max = round.queue * LOSS_QUEUE_FACTOR;
@@ -407,7 +408,7 @@ impl Weir {
         // A small queue may belong to other `weir` flows, but only while it is short compared with
         // the round trip. A flow that others have almost displaced has a small share of a long
         // queue.
-        let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_PARTS;
+        let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_DIVISOR;
         if is_small || queueing_ns <= CUT_LEAVES_MAX * cut.queueing_ns {
             return false;
         }
@@ -466,7 +467,7 @@ impl Weir {
         }
         self.empty_rounds += 1;
         match self.empty_rounds {
-            1 => self.set_window(self.window + (self.window / STEP_PARTS).max(target)),
+            1 => self.set_window(self.window + (self.window / STEP_DIVISOR).max(target)),
             // What arrives now was requested before that step.
             2 => {}
             // The path has become faster: start up again.
@@ -528,7 +529,7 @@ impl FromConfig for Weir {
 }
 
 impl Weir {
-    /// Uses the delay of an answer, or what it shows of the rate.
+    /// Uses the delay of an answer, or its evidence about the rate.
     fn observe(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
             // Rates and rounds are divided by it, and a clock may stand still.
@@ -553,7 +554,7 @@ impl Weir {
                     (sample.now.ns_since(*began), *answers, *packets);
                 let round_ns = self.sources.nearest_ns();
                 if elapsed_ns as f64 >= round_ns
-                    || packets >= RATE_PACKETS && elapsed_ns as f64 >= round_ns / RATE_PARTS
+                    || packets >= RATE_PACKETS && elapsed_ns as f64 >= round_ns / RATE_DIVISOR
                 {
                     self.end_measurement(elapsed_ns.max(1), answers, packets);
                 }

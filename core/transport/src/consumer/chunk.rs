@@ -94,7 +94,7 @@ pub(crate) struct Chunk {
     pub(super) nonce: u32,
     pub(crate) sends: u32,
     /// Open segments refused since the last sending, the latest reason, and how often all open
-    /// segments were refused for want of a route.
+    /// segments were refused with "no route".
     pub(super) nacked_count: u32,
     pub(super) nack_reason: NackReason,
     pub(super) no_route_rounds: u32,

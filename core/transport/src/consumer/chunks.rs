@@ -96,6 +96,8 @@ impl Chunks {
         mut is_open: impl FnMut(u64) -> bool,
     ) -> usize {
         let first = self.next_index;
+        // Chunks end at multiples of `segments_max`, so `find` can compute a position. The chunk
+        // that starts at another index, or ends at the limit, is shorter.
         let end = (first / self.segments_max + 1).saturating_mul(self.segments_max).min(limit);
         debug_assert!(first < end);
         let mut chunk = Chunk {
@@ -104,6 +106,8 @@ impl Chunks {
             open_count: 0,
             ..chunk
         };
+        // Every chunk has the same number of words, even a short one: the words of a chunk follow
+        // from its position.
         for word in 0..self.words as u64 {
             let start = (first + word * u64::from(u64::BITS)).min(end);
             let segments = start..(start + u64::from(u64::BITS)).min(end);

@@ -86,7 +86,7 @@ words!(HoldingsMode { Ignore = "ignore", Ask = "ask", Wait = "wait" });
 /// How verified segments are delivered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReaderMode {
-    /// Not at all: the driver keeps what it verifies.
+    /// No delivery: the driver stores the packets that it verifies.
     #[default]
     None,
     /// In order of arrival.
@@ -123,7 +123,7 @@ pub enum LagPolicy {
     /// They are fetched later, if they are still available.
     #[default]
     InOrder,
-    /// They are skipped. When the reader has taken what was fetched, the newest segment is next.
+    /// They are skipped. When the reader has read the fetched segments, the newest segment is next.
     Skip,
 }
 

@@ -65,7 +65,7 @@ enum Stage {
         metadata: Option<Metadata>,
         is_stored: bool,
     },
-    /// The version is known. The driver must state what it has of it.
+    /// The version is known. The driver must state which segments it has.
     Found,
     /// Requests the first segment and the first manifest part.
     Probing {
@@ -153,7 +153,7 @@ impl Discovery {
         &self.target
     }
 
-    /// Whether the driver must state what it has.
+    /// Whether the driver must state which segments it has.
     pub(super) fn is_found(&self) -> bool {
         matches!(self.stage, Stage::Found)
     }

@@ -10,17 +10,17 @@
 //!    set aside, outside the window. So a producer that returns is noticed.
 //! 3. If a timeout passes without any answer, the pass has met a hole of unknown length. A round
 //!    immediately requests segments at growing distances, and some all over the rest. If one is
-//!    answered, the pass skips to it, and sets aside what it skips. Otherwise the pass ends.
-//! 4. If anything arrived since a pass began, another pass goes over what is set aside. So an
+//!    answered, the pass skips to it, and sets aside the skipped segments. Otherwise the pass ends.
+//! 4. If anything arrived since a pass began, another pass goes over the set-aside segments. So an
 //!    island in a hole, found by one segment, is fetched at full speed.
 //! 5. The transfer fails when nothing has been verified for as long as all retries of one segment
-//!    take (retries times lifetime). If routers refuse everything for want of a route, it fails
-//!    after one more round.
+//!    take (retries times lifetime). If routers refuse everything because they have no route, it
+//!    fails after one more round.
 //!
 //! A segment whose manifest part is missing cannot be verified. It is set aside with the part, and
 //! requested again when the part has arrived. A reader that wants all segments in order can use
-//! nothing behind a hole. Then nothing is skipped, and half of its buffer stays free for what is
-//! set aside.
+//! nothing behind a hole. Then nothing is skipped, and half of its buffer stays free for set-aside
+//! segments.
 //!
 //! [`Holes`] decides, and `transfer/set_aside.rs` carries out its [`HoleStep`]. `Holes` exists only
 //! once a segment is set aside, so a fetch without holes pays nothing.
@@ -39,7 +39,7 @@ use super::scoreboard::{FailReason, FailedSegment};
 use super::target::PacketId;
 use super::verify::VerifyQueue;
 
-/// A pass over what is set aside skips up to this many segments one by one. For a longer gap it
+/// A pass over set-aside segments skips up to this many segments one by one. For a longer gap it
 /// waits until all its Interests are answered, and then jumps.
 const GAP_SEGMENTS: u64 = 1 << 12;
 /// Upper bound of segments requested in one round: half in order, half spread over all.
@@ -114,9 +114,9 @@ pub(super) enum HoleStep {
     Complete,
     /// Request these once, outside the window.
     Request(BTreeSet<u64>),
-    /// End the pass, and set aside what it has not requested.
+    /// End the pass, and set aside the segments that it has not requested.
     SkipRest,
-    /// Begin a pass over what is set aside, at this index.
+    /// Begin a pass over the set-aside segments, at this index.
     BeginPass(u64),
     /// Fail: nothing more will arrive.
     Fail,
@@ -242,24 +242,24 @@ impl Holes {
         !is_aside
     }
 
-    /// Where a pass over set-aside segments continues, if that is far from `rest.start`.
+    /// Where a pass over set-aside segments continues, if that is far from `remaining.start`.
     pub(super) fn skip_target(
         &self,
-        rest: Range<u64>,
+        remaining: Range<u64>,
         layout: &Layout,
         verify: &VerifyQueue,
     ) -> Option<u64> {
-        if !self.is_repeat_pass || rest.is_empty() {
+        if !self.is_repeat_pass || remaining.is_empty() {
             return None;
         }
-        let to = self.next_aside(rest.clone(), layout, verify);
-        (to - rest.start > GAP_SEGMENTS).then_some(to)
+        let to = self.next_aside(remaining.clone(), layout, verify);
+        (to - remaining.start > GAP_SEGMENTS).then_some(to)
     }
 
-    /// The next index that such a pass requests, or the end of `rest`.
-    fn next_aside(&self, rest: Range<u64>, layout: &Layout, verify: &VerifyQueue) -> u64 {
-        let mut from = rest.start;
-        while let Some(range) = self.set_aside.overlapping(from..rest.end).next() {
+    /// The next index that such a pass requests, or the end of `remaining`.
+    fn next_aside(&self, remaining: Range<u64>, layout: &Layout, verify: &VerifyQueue) -> u64 {
+        let mut from = remaining.start;
+        while let Some(range) = self.set_aside.overlapping(from..remaining.end).next() {
             from = from.max(range.start);
             let packet = layout.packet_at(from);
             if verify.can_check(layout, packet) {
@@ -269,11 +269,11 @@ impl Holes {
             let lister = layout.listing_part(packet).and_then(|lister| layout.end_of_part(lister));
             from = lister.unwrap_or(from).max(from + 1);
         }
-        rest.end
+        remaining.end
     }
 
     /// How many segments may be requested and unread, of `max`. If the reader wants all in order,
-    /// half of its buffer stays free for what is set aside, which it needs first.
+    /// half of its buffer stays free for set-aside segments, which it needs first.
     pub(super) fn reader_capacity(&self, max: u32, is_in_order: bool) -> u32 {
         if is_in_order && !self.is_repeat_pass { max / 2 } else { max }
     }
@@ -286,7 +286,7 @@ impl Holes {
     /// The next step during a pass.
     pub(super) fn advance(&mut self, state: &PassState) -> HoleStep {
         if state.is_passing && !self.is_repeat_pass && self.set_aside.is_empty() {
-            // All of them arrived after all.
+            // All set-aside segments arrived after all.
             return HoleStep::Complete;
         }
         // With no segment at all, refusals alone show that the object may be missing.
@@ -341,7 +341,7 @@ impl Holes {
         HoleStep::Request(self.begin_round(state, false))
     }
 
-    /// The indices of a round: some of what is set aside, and if `is_seeking` some behind the hole.
+    /// The indices of a round: some set-aside segments, and if `is_seeking` some behind the hole.
     fn begin_round(&mut self, state: &PassState, is_seeking: bool) -> BTreeSet<u64> {
         let mut round = self.round(state.is_in_order);
         if is_seeking && self.is_repeat_pass {
@@ -435,7 +435,7 @@ impl Holes {
                 segments.insert(range);
             }
         }
-        // An earlier fetch may have received some of what a pass skipped.
+        // An earlier fetch may have received some segments that a pass skipped.
         inventory.received.ranges().for_each(|range| segments.remove(range));
         let mut parts = BTreeSet::new();
         for part in segments.iter().flat_map(|range| layout.parts_above(range)) {
@@ -472,11 +472,11 @@ fn doubling() -> impl Iterator<Item = u64> {
     (0..u64::BITS).map(|bit| (1_u64 << bit) - 1)
 }
 
-/// Segments behind a hole that begins at `rest.start`: at distances 1, 2, 4 and so on, and some all
-/// over the rest.
-fn seek_offsets(rest: &Range<u64>) -> impl Iterator<Item = u64> {
-    let len = rest.end.saturating_sub(rest.start);
-    let start = rest.start;
+/// Segments behind a hole that begins at `remaining.start`: at distances 1, 2, 4 and so on, and
+/// some all over the rest.
+fn seek_offsets(remaining: &Range<u64>) -> impl Iterator<Item = u64> {
+    let len = remaining.end.saturating_sub(remaining.start);
+    let start = remaining.start;
     let near = doubling().take_while(move |&at| at < len);
     let step = len.div_ceil(SPREAD_SEGMENTS).max(1);
     let all_over =

@@ -163,7 +163,7 @@ impl Layout {
             PacketId::Segment(segment) => Some(segment),
             _ => None,
         };
-        // Manifest parts precede what they list, so the first indices may be parts.
+        // Manifest parts precede the packets that they list, so the first indices may be parts.
         let first = range.clone().find_map(segment);
         let last = range.clone().rev().find_map(segment);
         first.zip(last).map_or(0..0, |(first, last)| first..last + 1)

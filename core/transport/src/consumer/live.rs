@@ -1,7 +1,7 @@
 //! Objects that grow: new segments are fetched as they are made, until the last one is known.
 //!
 //! [`Metadata::next_segment`] marks a growing object and its present size. Segments that do not
-//! exist yet are requested all the same (`scoreboard/ahead.rs`). An Interest that waits at the
+//! exist yet are requested in advance (`scoreboard/ahead.rs`). An Interest that waits at the
 //! producer looks like one without an answer. So when nothing has arrived for a while, the metadata
 //! are requested again, fresh. They show how far the object has grown, that it has ended, or that
 //! the producer has begun a newer version, which ends this one. If they are not answered, the
@@ -88,7 +88,7 @@ impl Live {
         self.is_reader_behind
     }
 
-    /// The reader's buffer is full, and it skips what it misses.
+    /// The reader's buffer is full. It skips the segments that do not fit.
     pub(super) fn set_reader_behind(&mut self) {
         self.is_reader_behind = true;
     }

@@ -33,7 +33,7 @@ pub struct MissingSegments {
 }
 
 impl MissingSegments {
-    /// Whether they are missing for want of a route.
+    /// Whether they are missing because there is no route.
     pub fn has_no_route(&self) -> bool {
         self.reason == FailReason::NoRoute
     }

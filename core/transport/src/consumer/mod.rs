@@ -384,8 +384,8 @@ impl Consumer {
         let target = self.discovery.target();
         let layout = self.transfer.inventory.layout_mut();
         let has_metadata = matches!(target, Target::Latest { .. } | Target::KnownMetadata { .. });
-        let looks = self.transfer.config.look_for_manifest;
-        if !has_metadata && !layout.is_whole() && looks && self.transfer.uses_manifest() {
+        let may_probe = self.transfer.config.look_for_manifest;
+        if !has_metadata && !layout.is_whole() && may_probe && self.transfer.uses_manifest() {
             let first_segment = self.transfer.inventory.layout_mut().first_segment();
             return self.discovery.probe(now, first_segment);
         }

@@ -123,13 +123,13 @@ pub(crate) struct Path {
     reorder_margin_quarters: u64,
     slowest: SlowestRtt,
     window_limited: bool,
-    /// Interests found lost so far, without those that proved false.
+    /// Interests found lost so far, without false losses.
     lost: u64,
     /// How long the latest timed-out chunk was waited for, and when it timed out. `None` once a
     /// chunk arrives.
     timed_out_wait_ns: Option<u64>,
     timed_out_at: Instant,
-    /// Nacks for want of a route since the last answer, and until when the path is not tried again.
+    /// "No route" Nacks since the last answer, and until when the path is not tried again.
     no_route_nacks: u32,
     no_route_until: Instant,
     stats: PathStats,
@@ -182,9 +182,9 @@ impl Path {
         self,
         decrease_interval_ns: Option<u64>,
         waits_for_lifetime: bool,
-        asks_once: bool,
+        sends_once: bool,
     ) -> Self {
-        Self { decrease_interval_ns, waits_for_lifetime, sends_once: asks_once, ..self }
+        Self { decrease_interval_ns, waits_for_lifetime, sends_once, ..self }
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
@@ -195,8 +195,8 @@ impl Path {
         self.in_flight
     }
 
-    /// Whether a chunk has timed out and none has been completed since: what was sent lately is
-    /// lost.
+    /// Whether a chunk has timed out and none has been completed since. Recently sent chunks are
+    /// then probably lost.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.timed_out_wait_ns.is_some()
     }
@@ -206,7 +206,7 @@ impl Path {
         self.has_timed_out() && self.last_packet_at.is_none_or(|at| at < self.timed_out_at)
     }
 
-    /// Whether the next Interest is likely to be lost, or refused for want of a route.
+    /// Whether the next Interest will probably be lost, or refused because there is no route.
     pub(crate) fn is_failing(&self) -> bool {
         self.has_timed_out() || self.no_route_nacks > 0
     }
@@ -296,7 +296,7 @@ impl Path {
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
             let bits = 8 * u64::from(segments) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
-            // Unused time in the past earns no credit, except what a coarse timer may cause.
+            // Unused time in the past earns no credit, except for the delay of a coarse timer.
             let late = Instant::from_ns(now.as_ns().saturating_sub(PACE_LATE_NS));
             self.paced_until = self.paced_until.max(late).plus_ns(gap_ns);
         }

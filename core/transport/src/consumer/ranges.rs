@@ -98,9 +98,10 @@ impl Ranges {
         self.ranges.partition_point(|range| range.first_index <= index).checked_sub(1)
     }
 
+    /// The range that contains `index`.
     ///
     /// # Panics
-    /// The range of segment `index` has been forgotten.
+    /// The range has been forgotten.
     fn range(&self, index: u64) -> &WantedRange {
         let at = self.at(index).expect("only finished ranges are forgotten");
         &self.ranges[at]

@@ -185,8 +185,8 @@ fn cancelled_range_leaves_no_state() {
     asked.iter().for_each(|name| drop(fixture.data(name)));
     fixture.verify(true);
     let events = fixture.events();
-    let told = |kind| events.iter().filter(|event| event.starts_with(kind)).count();
-    assert_eq!((told("RangeFailed"), told("RangeDone")), (1, 2), "{events:?}");
+    let count_of = |kind| events.iter().filter(|event| event.starts_with(kind)).count();
+    assert_eq!((count_of("RangeFailed"), count_of("RangeDone")), (1, 2), "{events:?}");
 }
 
 #[test]

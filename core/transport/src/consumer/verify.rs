@@ -53,7 +53,7 @@ pub(super) const BAD_COPIES_MAX: u32 = 4;
 /// awaited.
 const SEGMENTS_MAX: u64 = 1 << 40;
 
-/// A received packet, and what is needed of it later.
+/// A received packet, with the fields that are needed later.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) packet: Packet,
@@ -223,7 +223,7 @@ impl VerifyQueue {
         Ok(())
     }
 
-    /// What the manifest lists for a packet; `None` for one that is verified by its signature.
+    /// The manifest's entry for a packet; `None` if the packet is verified by its signature.
     pub(super) fn listed_digest(&self, layout: &Layout, packet: PacketId) -> Option<DigestLookup> {
         let (level, number) = layout.manifest_position(packet)?;
         Some(self.manifest.as_ref()?.digest_of(level, number))
@@ -365,7 +365,7 @@ impl VerifyQueue {
         VerifyOutcome::Pending
     }
 
-    /// The signer of a packet, or the one that the packet claims.
+    /// The actual or claimed signer of a packet.
     fn signer_of(&mut self, packet: &Packet, events: &mut Vec<ConsumerEvent>) -> SignerState {
         let data = DataView::decode(packet).expect("decoded on arrival");
         if let Some(known) = self.signers.iter().find(|signer| signer.signed(&data)) {

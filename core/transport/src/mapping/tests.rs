@@ -84,12 +84,12 @@ fn rejects_other_names() {
     let short = good.as_view().prefix(9).to_name();
     let mut version = good.as_view().parent().to_name();
     version.append_version(7);
-    let mut beyond = good.as_view().parent().to_name();
-    beyond.append_segment(1 << 32);
+    let mut outside = good.as_view().parent().to_name();
+    outside.append_segment(1 << 32);
     let head = good.as_view().prefix(8).to_name();
     let typed = head.clone().append_keyword(&[0, 1]).append_segment(7).clone();
     let wide = head.clone().append_generic(&[0, 0, 1]).append_segment(7).clone();
-    for other in [longer, short, version, beyond, typed, wide, Name::new(), name("/a/seg=1")] {
+    for other in [longer, short, version, outside, typed, wide, Name::new(), name("/a/seg=1")] {
         assert_eq!(HicnName::from_name(other.as_view()), None, "{other}");
         assert!(!is_hicn_metadata(other.as_view()));
     }

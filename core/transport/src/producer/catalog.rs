@@ -138,7 +138,7 @@ impl Catalog {
         self.remove_packets(object, packets);
     }
 
-    /// Removes complete packets of an object, except those that were replaced.
+    /// Removes complete packets of an object, unless another packet has replaced them.
     pub fn remove_packets<'a>(
         &mut self,
         object: ObjectId,

@@ -49,8 +49,8 @@ impl DiskReads {
             buffer.decline_read();
             return ReadStart::Stalled(pending);
         }
-        let begun = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };
-        let Ok(read) = begun else { return ReadStart::Refused(pending) };
+        let started = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };
+        let Ok(read) = started else { return ReadStart::Refused(pending) };
         let interest = buffer.copy(&pending.interest);
         self.count += 1;
         self.waiting.entry(read).or_default().push(PendingInterest { interest, ..pending });

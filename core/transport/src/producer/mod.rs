@@ -151,6 +151,7 @@ impl<S: Source> Producer<S> {
                 ProducerInput::RefuseAll => self.refuse_all(out),
                 ProducerInput::Published(prefix) => self.answer_published(&prefix, out),
                 ProducerInput::ReadDone { op, data } => self.on_read(now, op, data, out),
+                // A Nack lets the router try another next hop.
                 ProducerInput::ReadFailed { op } => {
                     self.finish_read();
                     self.stats.reads_failed += 1;

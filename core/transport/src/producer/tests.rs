@@ -69,7 +69,7 @@ impl Fixture {
     /// What was sent: token, Nack, URI.
     fn sent(&mut self) -> Vec<(u32, Option<NackReason>, String)> {
         let packets = self.out.packets.drain(..);
-        let told = packets.map(|(_, header, packet)| {
+        let lines = packets.map(|(_, header, packet)| {
             let token = u32::from_be_bytes(header.pit_token.as_slice().try_into().unwrap());
             let name = match header.nack {
                 Some(_) => InterestView::decode(&packet).unwrap().name.to_name(),
@@ -77,15 +77,15 @@ impl Fixture {
             };
             (token, header.nack, name.to_string())
         });
-        told.collect()
+        lines.collect()
     }
 
     fn wanted(&mut self) -> Vec<String> {
         let events = self.out.events.drain(..);
-        let told = events.map(|ProducerEvent::Wanted { interest }| {
+        let lines = events.map(|ProducerEvent::Wanted { interest }| {
             InterestView::decode(&interest).unwrap().name.to_name().to_string()
         });
-        told.collect()
+        lines.collect()
     }
 
     fn advance_time(&mut self, ms: u64) {
@@ -131,9 +131,9 @@ fn interests_wait_for_new_data() {
     let mut full = name("/a/b");
     full.append_implicit_digest(digest);
     let digest = fixture.send_interest(Interest::new(full));
-    let mut wrong = name("/a/b");
-    wrong.append_implicit_digest([9; 32]);
-    fixture.send_interest(Interest::new(wrong));
+    let mut unknown = name("/a/b");
+    unknown.append_implicit_digest([9; 32]);
+    fixture.send_interest(Interest::new(unknown));
     fixture.send_interest(interest("/a/b/c"));
     assert_eq!(fixture.wanted().len(), 5);
     fixture.input(ProducerInput::Put(packet));

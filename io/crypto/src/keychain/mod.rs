@@ -59,7 +59,7 @@ const DATA_OCTET: u8 = 6;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyChainError {
     /// Neither `WEIR_HOME` nor a home directory is known.
-    #[error("no directory for keys is known: set {HOME_VARIABLE} to one")]
+    #[error("no directory for keys is known; set {HOME_VARIABLE} to one")]
     NoHome,
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
@@ -76,7 +76,7 @@ pub enum KeyChainError {
     )]
     Exposed { path: PathBuf, mode: u32 },
     /// A file in `keys/` is not a key file.
-    #[error("{path} is not a key file: move it out of the way", path = path.display())]
+    #[error("{path} is not a key file; move it out of the directory", path = path.display())]
     MalformedKeyFile { path: PathBuf },
     /// The key in a file cannot be read or used.
     #[error("cannot use the key in {path}", path = path.display())]
@@ -102,7 +102,7 @@ pub enum KeyChainError {
     )]
     UnknownFormat,
     /// An imported key has no name, and none was given.
-    #[error("the file does not name the key's owner: give a name")]
+    #[error("the file does not name the key's owner; give a name")]
     NameNeeded,
     #[error("there is no key {0}; `weir key list` shows those there are")]
     NoSuchKey(Name),
@@ -461,6 +461,8 @@ impl KeyChain {
         issuer_id: &[u8],
         validity_s: i64,
     ) -> Result<Certificate, KeyChainError> {
+        // The request proves possession of the private key. An HMAC key has no certificate to
+        // request.
         let own_key = crate::verifier::verifier_from_certificate(request)?;
         request.verify(&*own_key).map_err(TrustError::from)?;
         let now_ms = unix_time_ms();
@@ -736,7 +738,7 @@ fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificat
     Ok(draft.issue_to_self(&SelfSigner(key))?)
 }
 
-/// As [`self_signed`], newer than those that are present.
+/// As [`self_signed`], newer than the existing certificates.
 fn self_signed_after(
     present: &[Certificate],
     name: &Name,

@@ -40,8 +40,8 @@ pub struct UserTrust {
 }
 
 impl UserTrust {
-    /// Reads what the user trusts. `anchor_files`, if given, replace everything else. Without a key
-    /// chain nothing is known and nothing is remembered.
+    /// Reads the user's trust settings. `anchor_files`, if given, replace everything else. Without
+    /// a key chain nothing is known and nothing is remembered.
     pub fn new(
         root: Name,
         chain: Option<KeyChain>,

@@ -255,8 +255,8 @@ fn trusts_issued_certificate() {
 
     assert_eq!(reader.remove_anchors(&name("/site")).unwrap().len(), 1);
     assert!(reader.anchors().unwrap().is_empty());
-    let gone = reader.remove_anchors(&name("/site"));
-    assert!(matches!(gone, Err(KeyChainError::NoSuchCertificate(_))));
+    let removed = reader.remove_anchors(&name("/site"));
+    assert!(matches!(removed, Err(KeyChainError::NoSuchCertificate(_))));
 }
 
 #[test]
@@ -342,10 +342,10 @@ fn new_key_ignores_leftover_certificate() {
 #[test]
 fn default_needs_its_key() {
     let (_dir, chain) = chain();
-    let gone = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
-    fs::remove_file(&gone.path).unwrap();
+    let removed = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
+    fs::remove_file(&removed.path).unwrap();
     let signer = chain.default_signer_or_create().unwrap();
-    assert_ne!(signer.locator_name(), &gone.name);
+    assert_ne!(signer.locator_name(), &removed.name);
     let made = chain.default_name().unwrap().unwrap();
     assert_eq!(chain.find(&made).unwrap().name, made);
 }

@@ -2,7 +2,7 @@
 //! runtime.
 //!
 //! `Bucket`: `list`, `read`, `read_each` and `delete` block. `fetch` reads in the background and
-//! calls a function. `upload` takes bytes in order and buffers few of them. `Upload::finish` starts
+//! calls a function. `upload` takes bytes in order and buffers only a few. `Upload::finish` starts
 //! the commit, and `PendingUpload::wait` waits for it.
 //!
 //! It is the crate `object_store` with limits on concurrent requests, memory, and the time of each

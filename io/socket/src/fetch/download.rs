@@ -487,7 +487,7 @@ impl Download {
         };
         if let Some(error) = self.error {
             let have = self.consumer.received().clone();
-            // An earlier attempt's files stay as they are if nothing was added.
+            // An earlier attempt's files stay unchanged if nothing was added.
             let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
             let task = DurabilityTask::Cancel { serial, output, writer, have };
             return (Err(error), (is_touched && is_kept).then_some(task));

@@ -237,7 +237,7 @@ impl<'a> Downloads<'a> {
         self.update_wait(client, serial);
     }
 
-    /// Updates what a download waits for, or removes it if it has ended.
+    /// Updates the events that a download waits for, or removes it if it has ended.
     fn update_wait(&mut self, client: &Client, serial: u64) {
         let active = self.active.get_mut(&serial).expect("the download is active");
         if active.download.can_close() {
@@ -319,11 +319,11 @@ impl<'a> Downloads<'a> {
     /// Removes a download that has ended.
     fn close(&mut self, client: &Client, serial: u64) {
         let active = self.active.remove(&serial).expect("the download is active");
-        let ActiveDownload { download, wakeup: due, is_queued: has_turn, .. } = *active;
-        due.map(|at| self.by_wakeup.remove(&(at, serial)));
+        let ActiveDownload { download, wakeup, is_queued, .. } = *active;
+        wakeup.map(|at| self.by_wakeup.remove(&(at, serial)));
         self.awaiting_foreign.remove(&serial);
         self.by_prefix.remove(serial);
-        if has_turn {
+        if is_queued {
             self.run_queue.retain(|&other| other != serial);
         }
         let (id, octets) = (download.id, download.octets_stored());

@@ -184,10 +184,10 @@ impl PartFile {
         }
     }
 
-    /// Calls `tell`, on any thread, when stored segments of another version are discarded.
+    /// Calls `callback`, on any thread, when stored segments of another version are discarded.
     #[must_use]
-    pub fn with_discarded_callback(mut self, tell: DiscardedCallback) -> Self {
-        self.on_discarded = Some(tell);
+    pub fn with_discarded_callback(mut self, callback: DiscardedCallback) -> Self {
+        self.on_discarded = Some(callback);
         self
     }
 
@@ -237,8 +237,8 @@ impl PartFile {
             return Some(state);
         }
         let bytes = state.stored.len().saturating_mul(state.segment_size);
-        if let (Some(tell), 1..) = (self.on_discarded, bytes) {
-            tell(&self.target, &name.to_name(), bytes);
+        if let (Some(callback), 1..) = (self.on_discarded, bytes) {
+            callback(&self.target, &name.to_name(), bytes);
         }
         None
     }

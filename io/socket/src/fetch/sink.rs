@@ -127,12 +127,12 @@ impl StreamWriter {
     /// A writer that notifies after each batch.
     pub(crate) fn new(mut out: Box<dyn Write + Send>, notifier: Notifier) -> io::Result<Self> {
         let (batches, taken) = unbounded::<Vec<Packet>>();
-        let (tell, results) = unbounded();
+        let (sender, results) = unbounded();
         let thread = std::thread::Builder::new().name("write".into()).spawn(move || {
             for batch in taken {
                 let result = write_contents(&mut *out, &batch);
                 let is_over = result.is_err();
-                if tell.send(result).is_err() || is_over {
+                if sender.send(result).is_err() || is_over {
                     // Writing more would leave a gap.
                     notifier.notify();
                     return;

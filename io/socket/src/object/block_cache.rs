@@ -143,9 +143,9 @@ impl BlockCache {
 
     /// Sets the endpoint to wake.
     pub(crate) fn set_waker(&self, waker: impl FnOnce() -> EndpointWaker) {
-        let mut there = lock(&self.waker);
-        if there.is_none() {
-            *there = Some(waker());
+        let mut stored_waker = lock(&self.waker);
+        if stored_waker.is_none() {
+            *stored_waker = Some(waker());
         }
     }
 
@@ -377,7 +377,7 @@ mod tests {
                 assert_eq!(ahead.end - ahead.start, [0, 1, 2, 4, 8][step.min(4) as usize]);
             }
         }
-        // One more reader than are tracked replaces the one that has been idle longest.
+        // A reader beyond the limit replaces the one that has been idle longest.
         assert!(stream.read_ahead_range(1_000_000).is_empty());
         assert!(stream.read_ahead_range(100).is_empty());
         assert_eq!(stream.readers.len(), READERS_PER_OBJECT_MAX);

@@ -48,7 +48,7 @@ impl ObjectLocation {
     pub(crate) fn open(&self) -> io::Result<OpenObject<'_>> {
         Ok(match self {
             Self::File(path) => OpenObject::File(open_to_read(path)?),
-            Self::Bucket(place) => OpenObject::Bucket(place),
+            Self::Bucket(location) => OpenObject::Bucket(location),
         })
     }
 
@@ -64,7 +64,7 @@ impl ObjectLocation {
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
-            Self::Bucket(place) => place.to_string().into(),
+            Self::Bucket(location) => location.to_string().into(),
         }
     }
 
@@ -85,7 +85,7 @@ impl ObjectLocation {
                 std::fs::rename(&path, &marked)?;
                 *path = marked;
             }
-            Self::Bucket(place) => place.bucket.create_marker(place.damage_marker_name()),
+            Self::Bucket(location) => location.bucket.create_marker(location.damage_marker_name()),
         }
         Ok(())
     }
@@ -104,10 +104,10 @@ impl OpenObject<'_> {
     pub(crate) fn read(&self, range: Range<u64>, octets: &mut [u8]) -> io::Result<()> {
         match self {
             Self::File(file) => file.read_exact_at(octets, range.start),
-            Self::Bucket(place) => {
-                let piece = place.bucket.read(&place.name, range, place.tag.as_deref());
-                let piece = piece.map_err(bucket_error)?;
-                let whole = piece.octets.get(..octets.len());
+            Self::Bucket(location) => {
+                let read = location.bucket.read(&location.name, range, location.tag.as_deref());
+                let read = read.map_err(bucket_error)?;
+                let whole = read.octets.get(..octets.len());
                 octets.copy_from_slice(whole.ok_or(io::ErrorKind::UnexpectedEof)?);
                 Ok(())
             }
@@ -119,7 +119,7 @@ impl fmt::Display for ObjectLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Bucket(place) => place.fmt(f),
+            Self::Bucket(location) => location.fmt(f),
         }
     }
 }

@@ -36,7 +36,7 @@ const SLOT_BYTES: u32 = 0x84;
 const SIZE_BYTES: u32 = 0x85;
 const PACKET_BYTES: u32 = 0x86;
 const WHOLE: u32 = 0x87;
-const PLACE: u32 = 0x88;
+const PACKET_LOCATION: u32 = 0x88;
 
 /// A digest of what an object was made from, and how. If it is unchanged, the object need not be
 /// signed again.
@@ -88,10 +88,10 @@ impl Header {
         for whole in &self.named_packets {
             writer.nested(WHOLE, |writer| {
                 writer.tlv(tlv::NAME, whole.name.value());
-                let mut place = whole.offset.to_le_bytes().to_vec();
-                place.extend(whole.len.to_le_bytes());
-                place.extend(whole.checksum.to_le_bytes());
-                writer.tlv(PLACE, &place);
+                let mut location = whole.offset.to_le_bytes().to_vec();
+                location.extend(whole.len.to_le_bytes());
+                location.extend(whole.checksum.to_le_bytes());
+                writer.tlv(PACKET_LOCATION, &location);
             });
         }
         let header = writer.into_vec();
@@ -122,6 +122,8 @@ impl Header {
         }
         let [segments, slot_bytes, size_bytes, packet_bytes] = numbers;
         let slots = TRAILER_BYTES as u64..=SLOT_BYTES_MAX;
+        // A slot has room for its trailer, and at most for the largest packet. Other values are
+        // damage.
         let is_sound = segments == 0 || slots.contains(&slot_bytes);
         let (root, origin) = (root?, origin?);
         is_sound.then_some(Self {
@@ -149,16 +151,16 @@ impl Header {
 fn decode_whole(value: &[u8]) -> Option<NamedPacket> {
     let mut reader = Reader::new(value);
     let name = reader.next_element().ok()??;
-    let place = reader.next_element().ok()??;
-    if (name.typ, place.typ) != (tlv::NAME, PLACE) {
+    let location = reader.next_element().ok()??;
+    if (name.typ, location.typ) != (tlv::NAME, PACKET_LOCATION) {
         return None;
     }
-    let place: [u8; 16] = place.value.try_into().ok()?;
+    let location: [u8; 16] = location.value.try_into().ok()?;
     let whole = NamedPacket {
         name: NameView::from_value(name.value).ok()?.to_name(),
-        offset: u64::from_le_bytes(place[..8].try_into().ok()?),
-        len: u32::from_le_bytes(place[8..12].try_into().ok()?),
-        checksum: u32::from_le_bytes(place[12..].try_into().ok()?),
+        offset: u64::from_le_bytes(location[..8].try_into().ok()?),
+        len: u32::from_le_bytes(location[8..12].try_into().ok()?),
+        checksum: u32::from_le_bytes(location[12..].try_into().ok()?),
     };
     (whole.len as usize <= PACKET_SIZE_MAX).then_some(whole)
 }
@@ -224,11 +226,11 @@ pub(crate) struct StoredObject {
 }
 
 impl StoredObject {
-    pub(crate) fn new(place: ObjectLocation, header: Header, header_bytes: usize) -> Self {
+    pub(crate) fn new(location: ObjectLocation, header: Header, header_bytes: usize) -> Self {
         let (number, body_at) = (object_number(&header.versioned), header_bytes as u64);
         let (is_damaged, is_told, is_unread) = (false, false, false);
         Self {
-            location: place,
+            location,
             header,
             number,
             body_offset: body_at,
@@ -255,7 +257,7 @@ impl StoredObject {
 
     /// As [`StoredObject::open`], for an object of `len` bytes that begins with these.
     pub(crate) fn from_first_bytes(
-        place: ObjectLocation,
+        location: ObjectLocation,
         mut octets: Vec<u8>,
         len: u64,
         open: &OpenObject<'_>,
@@ -274,12 +276,12 @@ impl StoredObject {
             return Ok(None);
         }
         let is_damaged = len - (header_bytes as u64) < body_bytes;
-        Ok(Some(Self { is_damaged, ..Self::new(place, header, header_bytes) }))
+        Ok(Some(Self { is_damaged, ..Self::new(location, header, header_bytes) }))
     }
 
     /// The same object at this location.
-    pub(crate) fn with_location(self, place: ObjectLocation) -> Self {
-        Self { location: place, ..self }
+    pub(crate) fn with_location(self, location: ObjectLocation) -> Self {
+        Self { location, ..self }
     }
 
     /// TLV-VALUE of the object's name, without the version.

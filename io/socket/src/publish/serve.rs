@@ -156,7 +156,7 @@ impl Default for ObjectStore {
 }
 
 impl ObjectStore {
-    /// An empty store, which answers for what is added to it.
+    /// An empty store, which answers for added objects.
     pub fn new() -> Self {
         // All objects are complete: no Interest waits and no Data is stored, so no name is hashed.
         let config = ProducerConfig::new(HashKey::new([0, 0]));
@@ -251,9 +251,11 @@ impl ObjectStore {
         let Some(id) = self.by_name.remove(object) else { return };
         let Some((linger_ns, files)) = &self.linger_policy else { return self.remove_object(id) };
         let (end, files) = (now.plus_ns(*linger_ns), files.clone());
+        // Without its content the old version is useless.
         if !self.keep_file_open(id, &files) {
             return self.remove_object(id);
         }
+        // Without its metadata, only consumers that know the version still find it.
         let names = self.object(id).metadata_names();
         self.producer.source_mut().remove_packets(id, names.iter().map(Name::as_view));
         self.replaced_versions.add(end, id);
@@ -392,9 +394,9 @@ impl ObjectStore {
     fn read(&mut self, now: Instant, op: ReadOp, pool: &mut Pool) {
         let object = self.objects[op.object.0 as usize].as_ref().expect("listed in the catalog");
         let (op, data) = if let ObjectForm::Stored(stored) = &object.0
-            && let ObjectLocation::Bucket(place) = &stored.location
+            && let ObjectLocation::Bucket(location) = &stored.location
         {
-            match self.block_cache.read(now, (stored, place), op, pool) {
+            match self.block_cache.read(now, (stored, location), op, pool) {
                 CacheResult::Later => return,
                 CacheResult::Ready(op, Ok(packet)) => (op, Some(packet)),
                 CacheResult::Ready(op, Err(error)) => {
@@ -443,9 +445,10 @@ impl ObjectStore {
     /// A packet in a bucket cannot be read. If that concerns the whole bucket, it is reported once.
     fn on_read_failed(&mut self, op: &ReadOp, error: &BucketError) {
         let ObjectForm::Stored(stored) = &self.object(op.object).0 else { return };
-        let ObjectLocation::Bucket(place) = &stored.location else { return };
+        let ObjectLocation::Bucket(location) = &stored.location else { return };
+        // No packet of the bucket can be read now, so one report is enough for all its objects.
         if let BucketError::Unreachable(_) = error {
-            let bucket = place.bucket.location().to_string();
+            let bucket = location.bucket.location().to_string();
             self.unread += 1;
             if self.unreachable_bucket.is_none() {
                 self.unreachable_bucket = Some(bucket.clone());
@@ -658,8 +661,8 @@ pub fn serve(
     keep_going: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
 ) -> Result<(), ClientError> {
     // At most one problem per file, so the channel is bounded.
-    let (tell, problems) = unbounded();
-    store.problem_sender = Some(tell);
+    let (problem_sender, problems) = unbounded();
+    store.problem_sender = Some(problem_sender);
     // A new client has its own waker.
     store.block_cache.clear_waker();
     *lock(&store.waker) = None;

@@ -379,6 +379,7 @@ fn sign_parts(
 ) -> Result<Vec<Packet>, PublishError> {
     let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
     for level in 1..=shape.levels {
+        // Only the top level is signed with the key. Its digests protect the levels below.
         let signer = if level == shape.levels { signer } else { &NullSigner };
         let last = (digests.len() as u64).div_ceil(shape.digests_per_part()) - 1;
         let mut parts = Vec::new();
@@ -394,13 +395,14 @@ fn sign_parts(
             parts.push(sign_single_packet("a part of the manifest", &data, signer)?);
         }
         let wires: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        // The next level lists the digests of these parts.
         digests = sha256_each(&wires);
         packets.extend(parts);
     }
     Ok(packets)
 }
 
-/// Signs what is not cut into segments. A larger packet could never be fetched.
+/// Signs a packet that is no segment. A larger packet could never be fetched.
 fn sign_single_packet(
     what: &'static str,
     data: &Data,

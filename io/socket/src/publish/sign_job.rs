@@ -85,6 +85,7 @@ pub(super) struct SignedChunk {
 }
 
 impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
+    /// A job that signs the segments `of` an object, whose content `read` reads.
     ///
     /// # Errors
     /// Segments of this size leave no room for a signature.
@@ -181,12 +182,12 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
         // An empty object has one segment, although its content has no chunk.
-        let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
+        let (mut contents, mut remaining) = (Vec::with_capacity(count as usize), &content[..]);
         for _ in 0..count {
             let (content, tail) =
-                rest.split_at(rest.len().min(self.segments.segment_size as usize));
+                remaining.split_at(remaining.len().min(self.segments.segment_size as usize));
             contents.push(content);
-            rest = tail;
+            remaining = tail;
         }
         let mut signatures = Vec::with_capacity(count as usize);
         for (segment, content) in (first..).zip(&contents) {
@@ -195,6 +196,7 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
             if signature.len() > SIGNATURE_BYTES_MAX {
                 return Err(PublishError::Sign(SignError::Provider));
             }
+            // `new` checked only that a typical signature fits into the packet.
             if signature.len() > TYPICAL_SIGNATURE_BYTES {
                 self.room.check(&self.segments.template, signature.len())?;
             }

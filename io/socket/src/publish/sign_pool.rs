@@ -61,18 +61,18 @@ impl SignTask {
 
     /// A task of a few signatures, with a slot.
     pub(crate) fn short(
-        place: QueueSlot,
+        slot: QueueSlot,
         work: impl FnOnce(&mut PendingWakes) + Send + 'static,
     ) -> Self {
-        Self { work: Box::new(work), is_long: false, slot: Some(place) }
+        Self { work: Box::new(work), is_long: false, slot: Some(slot) }
     }
 
     /// As [`SignTask::short`], but other tasks must not wait for it.
     pub(crate) fn long_with_slot(
-        place: QueueSlot,
+        slot: QueueSlot,
         work: impl FnOnce(&mut PendingWakes) + Send + 'static,
     ) -> Self {
-        Self { is_long: true, ..Self::short(place, work) }
+        Self { is_long: true, ..Self::short(slot, work) }
     }
 
     fn run(self, wakes: &mut PendingWakes) {
@@ -106,8 +106,8 @@ impl SignPoolHandle {
 
     /// Reserves a slot in the queue, if one is free.
     pub(crate) fn reserve_slot(&self) -> Option<QueueSlot> {
-        let place = QueueSlot(self.waiting.clone());
-        (self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUED_TASKS_MAX).then_some(place)
+        let slot = QueueSlot(self.waiting.clone());
+        (self.waiting.fetch_add(1, Ordering::Relaxed) < QUEUED_TASKS_MAX).then_some(slot)
     }
 }
 
@@ -189,8 +189,8 @@ mod tests {
         let signers = pool.signers(2).unwrap();
         for number in 0..100 {
             let done = done.clone();
-            let place = signers.reserve_slot().unwrap();
-            signers.submit(SignTask::short(place, move |_| {
+            let slot = signers.reserve_slot().unwrap();
+            signers.submit(SignTask::short(slot, move |_| {
                 assert!(number % 10 != 3, "one that panics");
                 done.send(number).unwrap();
             }));

@@ -53,16 +53,16 @@ fn address(bucket: &Bucket, name: &str) -> PathBuf {
 
 impl BucketStorage {
     pub(super) fn open(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
-        let place = || PathBuf::from(bucket.location().to_string());
-        let read = |error| read_error(&place())(bucket_error(error));
+        let location = || PathBuf::from(bucket.location().to_string());
+        let read = |error| read_error(&location())(bucket_error(error));
         let is_new = match bucket.read(MARK, 0..MARK_TEXT.len() as u64 + 1, None) {
             Ok(read) if read.octets == MARK_TEXT.as_bytes() => false,
-            Ok(_) => return Err(RepositoryError::UnknownLayout { path: place() }),
+            Ok(_) => return Err(RepositoryError::UnknownLayout { path: location() }),
             Err(BucketError::Missing(_)) => true,
             Err(error) => return Err(read(error)),
         };
         if is_new && !bucket.list("", 1).map_err(read)?.is_empty() {
-            return Err(RepositoryError::NotARepository { path: place() });
+            return Err(RepositoryError::NotARepository { path: location() });
         }
         Ok(Self { bucket, is_new: is_new.into() })
     }
@@ -82,7 +82,7 @@ impl BucketStorage {
         let stems = of_ending(OBJECT_SUFFIX);
         let names: Vec<String> =
             stems.iter().map(|stem| format!("{stem}.{OBJECT_SUFFIX}")).collect();
-        let place_of = |at: usize, read: &BucketRead| {
+        let location_of = |at: usize, read: &BucketRead| {
             let (name, tag) = (names[at].clone(), read.tag.clone());
             BucketLocation { bucket: bucket.clone(), name, tag }
         };
@@ -91,13 +91,13 @@ impl BucketStorage {
                     unreachable: &mut Option<io::Error>,
                     at: usize,
                     read: BucketRead| {
-            let place = place_of(at, &read);
+            let location = location_of(at, &read);
             let octets = read.octets.to_vec();
             let found = StoredObject::from_first_bytes(
-                ObjectLocation::Bucket(place.clone()),
+                ObjectLocation::Bucket(location.clone()),
                 octets,
                 read.bytes,
-                &OpenObject::Bucket(&place),
+                &OpenObject::Bucket(&location),
             );
             match found {
                 Ok(Some(mut stored)) => {
@@ -133,8 +133,8 @@ impl BucketStorage {
         let (bucket, name) = (self.bucket.clone(), format!("{OBJECTS}/{stem}.{OBJECT_SUFFIX}"));
         let error = |error| write_error(&address(&bucket, &name))(bucket_error(error));
         let upload = bucket.upload(&name, bytes).map_err(error)?;
-        let place = BucketLocation { bucket, name, tag: None };
-        Ok(BucketDraft { location: place, upload: Some(upload), pending: None })
+        let location = BucketLocation { bucket, name, tag: None };
+        Ok(BucketDraft { location, upload: Some(upload), pending: None })
     }
 
     fn create_mark(&self) -> Result<(), RepositoryError> {
@@ -156,26 +156,26 @@ impl BucketStorage {
 /// Waits until all of them exist.
 pub(super) fn commit(drafts: Vec<BucketDraft>) -> Result<Vec<ObjectLocation>, RepositoryError> {
     let settle = |draft: BucketDraft| {
-        let BucketDraft { location: mut place, pending, .. } = draft;
-        let path = PathBuf::from(place.to_string());
+        let BucketDraft { mut location, pending, .. } = draft;
+        let path = PathBuf::from(location.to_string());
         let arrived = pending.expect("it has ended").wait();
-        place.tag = arrived.map_err(|error| write_error(&path)(bucket_error(error)))?;
-        Ok(ObjectLocation::Bucket(place))
+        location.tag = arrived.map_err(|error| write_error(&path)(bucket_error(error)))?;
+        Ok(ObjectLocation::Bucket(location))
     };
     drafts.into_iter().map(settle).collect()
 }
 
 /// Removes an object, and the marker for damage.
-pub(super) fn remove(place: &BucketLocation) -> Result<(), RepositoryError> {
-    delete_object(place, &place.name)?;
-    remove_damage_marker(place)
+pub(super) fn remove(location: &BucketLocation) -> Result<(), RepositoryError> {
+    delete_object(location, &location.name)?;
+    remove_damage_marker(location)
 }
 
-pub(super) fn remove_damage_marker(place: &BucketLocation) -> Result<(), RepositoryError> {
-    delete_object(place, &place.damage_marker_name())
+pub(super) fn remove_damage_marker(location: &BucketLocation) -> Result<(), RepositoryError> {
+    delete_object(location, &location.damage_marker_name())
 }
 
-fn delete_object(place: &BucketLocation, name: &str) -> Result<(), RepositoryError> {
-    let error = |error| write_error(&address(&place.bucket, name))(bucket_error(error));
-    place.bucket.delete(name).map_err(error)
+fn delete_object(location: &BucketLocation, name: &str) -> Result<(), RepositoryError> {
+    let error = |error| write_error(&address(&location.bucket, name))(bucket_error(error));
+    location.bucket.delete(name).map_err(error)
 }

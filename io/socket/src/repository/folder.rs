@@ -122,13 +122,14 @@ impl Folder {
     }
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<FileDraft, RepositoryError> {
-        let place = self.objects_path.join(stem);
+        let file_path = self.objects_path.join(stem);
         let ending = match self.has_lock() {
             true => UNFINISHED_SUFFIX.to_owned(),
             // The process that owns the repository may write an object of the same name.
             false => format!("{}.{UNFINISHED_SUFFIX}", std::process::id()),
         };
-        let (written, path) = (place.with_extension(ending), place.with_extension(OBJECT_SUFFIX));
+        let (written, path) =
+            (file_path.with_extension(ending), file_path.with_extension(OBJECT_SUFFIX));
         let mut how = File::options();
         how.read(true).write(true).create(true).truncate(true);
         let file = how.open(&written).map_err(write_error(&written))?;
@@ -149,14 +150,14 @@ impl Folder {
             [first, ..] => nix::unistd::syncfs(&first.file)
                 .map_err(|errno| write_error(&self.objects_path)(errno.into()))?,
         }
-        let mut places = Vec::with_capacity(all.len());
+        let mut locations = Vec::with_capacity(all.len());
         for mut draft in all {
             fs::rename(&draft.written, &draft.path).map_err(write_error(&draft.path))?;
             draft.is_settled = true;
-            places.push(ObjectLocation::File(draft.path.clone()));
+            locations.push(ObjectLocation::File(draft.path.clone()));
         }
         fsync_folder(&self.objects_path)?;
-        Ok(places)
+        Ok(locations)
     }
 }
 
@@ -166,7 +167,7 @@ fn fsync_folder(path: &Path) -> Result<(), RepositoryError> {
 }
 
 /// Opens and locks the file that makes a folder a repository. Returns whether the file system is
-/// read-only; its objects can be served all the same.
+/// read-only; its objects can be served nevertheless.
 fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     fs::create_dir_all(path).map_err(write_error(path))?;
     let mark = path.join(MARK);

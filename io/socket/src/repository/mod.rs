@@ -235,9 +235,9 @@ impl Repository {
             // Removing is the owner's task.
             return result;
         }
-        for place in std::mem::take(&mut self.to_remove) {
-            if let Err(error) = self.storage.remove(&place) {
-                self.to_remove.push(place);
+        for location in std::mem::take(&mut self.to_remove) {
+            if let Err(error) = self.storage.remove(&location) {
+                self.to_remove.push(location);
                 result = result.and(Err(error));
             }
         }
@@ -321,8 +321,8 @@ impl Repository {
         let read_error = |source| PublishError::Read { path: path.to_owned(), source };
         let metadata = fs::metadata(path).map_err(read_error)?;
         let origin = origin_of_file(&metadata, label, putting.options);
-        if let Some(there) = self.find(label.name, label.version, putting, origin) {
-            return Ok(PutResult::Unchanged(there));
+        if let Some(existing) = self.find(label.name, label.version, putting, origin) {
+            return Ok(PutResult::Unchanged(existing));
         }
         let label = self.with_later_version(label, label.name, putting)?;
         let published = publish_file(path, label, putting.options, progress)?;
@@ -339,8 +339,8 @@ impl Repository {
         let origin = origin(b"listing", &listing_octets(entries), label, putting.options);
         let mut listing = label.name.clone();
         listing.append_keyword(weir_transport::LISTING_KEYWORD);
-        if let Some(there) = self.find(&listing, label.version, putting, origin) {
-            return Ok(PutResult::Unchanged(there));
+        if let Some(existing) = self.find(&listing, label.version, putting, origin) {
+            return Ok(PutResult::Unchanged(existing));
         }
         let label = self.with_later_version(label, &listing, putting)?;
         let published = publish_listing(entries, label, putting.options)?;
@@ -371,6 +371,8 @@ impl Repository {
         let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
         for published in self.commit(vec![unsettled])? {
             if let ObjectForm::Stored(stored) = published.0 {
+                // The new file may have replaced the old one under the same name; then only its
+                // mark of damage is left to remove.
                 let is_old =
                     |other: &mut StoredObject| other.header.versioned == stored.header.versioned;
                 let old: Vec<ObjectLocation> = self
@@ -378,10 +380,10 @@ impl Repository {
                     .extract_if(.., is_old)
                     .map(|old| old.location)
                     .collect();
-                let place = stored.location.clone();
+                let location = stored.location.clone();
                 self.standalone_packets.push(*stored);
                 for old in old {
-                    match old.is_same_object(&place) {
+                    match old.is_same_object(&location) {
                         true => self.storage.on_overwritten(&old)?,
                         false => self.to_remove.push(old),
                     }
@@ -416,10 +418,10 @@ impl Repository {
         object: &Name,
         putting: PutOptions<'_>,
     ) -> Result<Label<'a>, RepositoryError> {
-        let there = self.objects.get(object.value()).and_then(version);
-        let least = match there.filter(|_| !putting.is_version_fixed) {
+        let existing = self.objects.get(object.value()).and_then(version);
+        let least = match existing.filter(|_| !putting.is_version_fixed) {
             None => 0,
-            Some(there) => there
+            Some(existing) => existing
                 .checked_add(1)
                 .ok_or_else(|| RepositoryError::VersionExhausted { object: object.clone() })?,
         };
@@ -470,9 +472,12 @@ impl Repository {
             });
             offset += u64::from(len);
         }
+        // The file name follows from the version's name, so a version written again replaces its
+        // file.
         let digest = sha256(&[header.versioned.value()]);
         let stem: String = digest[..16].iter().map(|octet| format!("{octet:02x}")).collect();
         let octets = header.encode();
+        // The file's size is known before the first write, so its space can be reserved.
         let slots = header.segments * header.slot_bytes;
         let mut draft = self.storage.begin(&stem, octets.len() as u64 + slots + offset)?;
         let write = || -> Result<(), WriteFailure> {
@@ -483,7 +488,7 @@ impl Repository {
         };
         match write() {
             Ok(()) => {
-                let stored = Box::new(StoredObject::new(draft.place(), header, octets.len()));
+                let stored = Box::new(StoredObject::new(draft.location(), header, octets.len()));
                 Ok(UncommittedObject { object: stored, draft })
             }
             Err(WriteFailure::Write(source)) => {
@@ -499,10 +504,10 @@ impl Repository {
     /// [`RepositoryError::Write`]. Some of them may be durable.
     pub fn commit(&self, all: Vec<UncommittedObject>) -> Result<Vec<Published>, RepositoryError> {
         let (stored, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
-            all.into_iter().map(|unsettled| (unsettled.object, unsettled.draft)).unzip();
-        let places = self.storage.commit(drafts)?;
-        let published = stored.into_iter().zip(places).map(|(stored, place)| {
-            Published(ObjectForm::Stored(Box::new(stored.with_location(place))))
+            all.into_iter().map(|uncommitted| (uncommitted.object, uncommitted.draft)).unzip();
+        let locations = self.storage.commit(drafts)?;
+        let published = stored.into_iter().zip(locations).map(|(stored, location)| {
+            Published(ObjectForm::Stored(Box::new(stored.with_location(location))))
         });
         Ok(published.collect())
     }
@@ -533,7 +538,7 @@ impl Repository {
     /// Replaces an object by another of its name.
     fn replace_version(&mut self, stored: &StoredObject) -> Result<(), RepositoryError> {
         // A version with a chosen number may reuse a name whose removal has failed.
-        self.to_remove.retain(|place| !place.is_same_object(&stored.location));
+        self.to_remove.retain(|location| !location.is_same_object(&stored.location));
         let name = stored.object().to_vec();
         let Some(old) = self.objects.insert(name, stored.clone()) else { return Ok(()) };
         if old.location.is_same_object(&stored.location) {
@@ -596,20 +601,21 @@ fn copy_segments(
     for first in (0..segments).step_by(BATCH_SEGMENTS as usize) {
         let count = (segments - first).min(BATCH_SEGMENTS) as usize;
         let slots = batch[..slot * count].chunks_exact_mut(slot);
-        for (segment, place) in (first..).zip(slots) {
-            let (frame, offset) = object.write(segment, place);
-            let room = &mut place[frame.content];
+        for (segment, packet) in (first..).zip(slots) {
+            let (frame, offset) = object.write(segment, packet);
+            let payload = &mut packet[frame.content];
             match (&source, content) {
                 (Some((path, _, file)), _) => {
-                    file.read_exact_at(room, offset).map_err(|error| read_failure(path, error))?;
+                    file.read_exact_at(payload, offset)
+                        .map_err(|error| read_failure(path, error))?;
                 }
                 (None, Content::Memory(octets)) => {
-                    room.copy_from_slice(&octets[offset as usize..][..room.len()]);
+                    payload.copy_from_slice(&octets[offset as usize..][..payload.len()]);
                 }
                 (None, _) => unreachable!("the content was just signed"),
             }
-            copied.add(room);
-            seal_slot(place, number, segment, frame.len);
+            copied.add(payload);
+            seal_slot(packet, number, segment, frame.len);
         }
         out.append(&batch[..slot * count])?;
     }

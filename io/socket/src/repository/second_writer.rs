@@ -1,7 +1,7 @@
 //! A second writer: puts objects into a repository that another process owns.
 //!
 //! It signs and writes objects, each into its own file, and removes nothing. The owner adopts these
-//! files, and removes what they replace.
+//! files, and removes the files that they replace.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Repository {
         }
     }
 
-    /// Reads what a second writer has put. Skips what is unreadable or damaged.
+    /// Reads the objects that a second writer has put. Skips unreadable and damaged ones.
     ///
     /// # Errors
     /// [`RepositoryError::Read`].
@@ -77,27 +77,27 @@ impl Repository {
         &mut self,
         hand_over: &HandOver,
     ) -> Result<AdoptedObjects, RepositoryError> {
-        let (mut taken, mut pool) = (AdoptedObjects::default(), Pool::new(0));
+        let (mut adopted, mut pool) = (AdoptedObjects::default(), Pool::new(0));
         for name in &hand_over.files {
             let Some(stored) = self.storage.find(name)?.filter(|stored| !stored.is_damaged) else {
                 continue;
             };
             let root = stored.header.root.clone();
             if stored.header.segments > 0 {
-                taken.roots.push(root);
-                taken.published.push(Published(ObjectForm::Stored(Box::new(stored))));
+                adopted.roots.push(root);
+                adopted.published.push(Published(ObjectForm::Stored(Box::new(stored))));
                 continue;
             }
             let Ok(open) = stored.location.open() else { continue };
             for number in 0..stored.packets() {
                 let read = stored.read(number, &mut pool, |range, out| open.read(range, out));
-                taken.packets.extend(read.ok().map(|packet| (root.clone(), packet)));
+                adopted.packets.extend(read.ok().map(|packet| (root.clone(), packet)));
             }
             drop(open);
             self.standalone_packets.push(stored);
         }
-        taken.roots.sort_unstable();
-        taken.roots.dedup();
-        Ok(taken)
+        adopted.roots.sort_unstable();
+        adopted.roots.dedup();
+        Ok(adopted)
     }
 }

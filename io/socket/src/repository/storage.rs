@@ -80,18 +80,18 @@ impl Storage {
         }
     }
 
-    pub(super) fn remove(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
-        match place {
+    pub(super) fn remove(&self, location: &ObjectLocation) -> Result<(), RepositoryError> {
+        match location {
             ObjectLocation::File(path) => super::folder::remove_file(path),
-            ObjectLocation::Bucket(place) => bucket::remove(place),
+            ObjectLocation::Bucket(location) => bucket::remove(location),
         }
     }
 
     /// An object has replaced one of the same name, which may have been marked as damaged.
-    pub(super) fn on_overwritten(&self, place: &ObjectLocation) -> Result<(), RepositoryError> {
-        match place {
+    pub(super) fn on_overwritten(&self, location: &ObjectLocation) -> Result<(), RepositoryError> {
+        match location {
             ObjectLocation::File(_) => Ok(()),
-            ObjectLocation::Bucket(place) => bucket::remove_damage_marker(place),
+            ObjectLocation::Bucket(location) => bucket::remove_damage_marker(location),
         }
     }
 }
@@ -120,7 +120,7 @@ impl Draft {
         }
     }
 
-    pub(super) fn place(&self) -> ObjectLocation {
+    pub(super) fn location(&self) -> ObjectLocation {
         match self {
             Self::File(file) => ObjectLocation::File(file.path.clone()),
             Self::Bucket(object) => ObjectLocation::Bucket(object.location.clone()),

@@ -129,10 +129,10 @@ fn does_not_sign_stored_objects_again() {
     assert_eq!((again[0].segments(), again[0].size_bytes()), (6, 5500));
     assert_eq!(again[0].packet_bytes(), published.packet_bytes());
     assert_eq!(repository.roots(), std::slice::from_ref(&fixture.root));
-    let PutResult::Unchanged(there) = fixture.put(&repository, &path, 8) else {
+    let PutResult::Unchanged(stored) = fixture.put(&repository, &path, 8) else {
         panic!("signed again")
     };
-    assert!(intact_packets(&there) == first);
+    assert!(intact_packets(&stored) == first);
     assert_eq!(fixture.signer.count(), 8);
 }
 
@@ -288,7 +288,7 @@ fn completes_truncated_mark() {
     }
 }
 
-/// A failed removal is repeated, and the replacing object exists all the same.
+/// A failed removal is repeated. The replacing object exists nevertheless.
 #[test]
 fn failed_removal_does_not_block() {
     let fixture = Fixture::new();
@@ -309,8 +309,8 @@ fn failed_removal_does_not_block() {
     let error = repository.adopt(&new, &[]).unwrap_err();
     assert!(matches!(error, RepositoryError::Write { .. }), "{error}");
     assert!(repository.has_pending_removals());
-    let there: Vec<_> = repository.objects().collect();
-    assert!(there.iter().all(|object| object.size_bytes() == 101), "{there:?}");
+    let stored: Vec<_> = repository.objects().collect();
+    assert!(stored.iter().all(|object| object.size_bytes() == 101), "{stored:?}");
     assert_eq!(fixture.files().len(), 3);
     fs::remove_dir(place).unwrap();
     repository.adopt(&[], &[]).unwrap();

@@ -107,8 +107,8 @@ impl Consumer {
 
     /// As [`Consumer::fetch_range`], for a version whose metadata came from a [`Reader`] of this
     /// consumer. They are not requested again, and reads at different times return the same
-    /// version. The metadata must have been verified there: for a sole segment they decide what is
-    /// right.
+    /// version. The metadata must have been verified there, because their digest verifies a sole
+    /// segment.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`].
@@ -135,8 +135,8 @@ impl Consumer {
     }
 
     /// Sends an offer in one Interest with the name `to`. Returns the answer of the receiver,
-    /// perhaps after it has fetched what is offered, within the Interest lifetime of the options.
-    /// The answer is **not verified**.
+    /// perhaps after it has fetched the offered object, within the Interest lifetime of the
+    /// options. The answer is **not verified**.
     ///
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.

@@ -15,7 +15,7 @@ pub enum SocketError {
     #[error("{name} is not below {prefix}, which the socket is bound to")]
     OutsidePrefix { name: Name, prefix: Name },
     /// Another producer of the session is bound to the prefix.
-    #[error("another socket is bound to {0}")]
+    #[error("another producer of this session is bound to {0}; close it, or use another prefix")]
     PrefixInUse(Name),
     /// The router does not register the prefix.
     #[error("the router refuses {prefix}: {reason}")]
@@ -26,10 +26,10 @@ pub enum SocketError {
     #[error("no answer for {0}; is its producer running?")]
     TimedOut(Name),
     /// The router has no route for the name.
-    #[error("no route to {0}")]
+    #[error("no route to {0}; is its producer running, and is there a route to it?")]
     NoRoute(Name),
     /// The producer answers that the name does not exist.
-    #[error("{0} does not exist: its producer says so")]
+    #[error("the producer has no {0}; check the name")]
     NotFound(Name),
     /// Some segments of an object got no answer; everything else was fetched. Lists them.
     #[error("{0}")]
@@ -38,7 +38,7 @@ pub enum SocketError {
     #[error("refused: {0}")]
     Refused(String),
     /// A growing object has a newer version, and will have no end.
-    #[error("{versioned} ends unfinished: there is {newer}")]
+    #[error("{versioned} was abandoned before its end; fetch the newer version {newer}")]
     Superseded {
         /// The version that was read.
         versioned: Name,
@@ -54,17 +54,17 @@ pub enum SocketError {
     #[error("stopped by the caller")]
     Stopped,
     /// The file for the option `disk` cannot be created.
-    #[error("disk: {reason}")]
+    #[error("cannot create the file for the option `disk`: {reason}")]
     Disk {
         reason: String,
         /// The `errno` of the system, if it was called.
         errno: Option<i32>,
     },
     /// The socket or its session is closed.
-    #[error("closed")]
+    #[error("the socket or its session is closed; open it again")]
     Closed,
     /// The object exceeds the output buffer, or the packet exceeds the maximum size.
-    #[error("too long: at most {max_bytes} bytes fit")]
+    #[error("too large: at most {max_bytes} bytes fit")]
     TooLong { max_bytes: u64 },
     /// An option has no such name or value.
     #[error("{0}")]

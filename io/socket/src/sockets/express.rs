@@ -36,7 +36,7 @@ impl ExpressEndpoint {
         while let Ok(ExpressRequest { interest, data }) = self.new.try_recv() {
             let Ok(view) = InterestView::decode(&interest) else { continue };
             let Some(path) = client.paths().next() else {
-                data.complete(Err(SocketError::NoRouter("it is gone".into())));
+                data.complete(Err(SocketError::NoRouter("the connection was lost".into())));
                 continue;
             };
             if self.open.len() >= PENDING_INTERESTS_MAX

@@ -45,16 +45,10 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(places: u32) -> Arc<Self> {
+    pub(crate) fn new(capacity: u32) -> Arc<Self> {
         let (state, changed, notifier) = (Mutex::default(), Condvar::new(), OnceLock::new());
-        let places = places.max(1);
-        Arc::new(Self {
-            state,
-            changed,
-            is_notified: AtomicBool::new(false),
-            notifier,
-            capacity: places,
-        })
+        let capacity = capacity.max(1);
+        Arc::new(Self { state, changed, is_notified: AtomicBool::new(false), notifier, capacity })
     }
 
     fn state(&self) -> MutexGuard<'_, InboxState> {
@@ -122,11 +116,11 @@ impl Inbox {
         }
     }
 
-    /// Returns what `look` finds, as soon as it finds something.
-    fn wait<T>(&self, mut look: impl FnMut(&mut InboxState) -> Option<T>) -> T {
+    /// Returns what `poll` finds, as soon as it finds something.
+    fn wait<T>(&self, mut poll: impl FnMut(&mut InboxState) -> Option<T>) -> T {
         let mut state = self.state();
         loop {
-            if let Some(found) = look(&mut state) {
+            if let Some(found) = poll(&mut state) {
                 return found;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -137,11 +131,11 @@ impl Inbox {
         &self,
         context: Option<&mut task::Context<'_>>,
         awaits_packets: bool,
-        mut look: impl FnMut(&mut InboxState) -> Option<T>,
+        mut poll: impl FnMut(&mut InboxState) -> Option<T>,
     ) -> Poll<T> {
-        let Some(context) = context else { return Poll::Ready(self.wait(look)) };
+        let Some(context) = context else { return Poll::Ready(self.wait(poll)) };
         let mut state = self.state();
-        match look(&mut state) {
+        match poll(&mut state) {
             Some(found) => Poll::Ready(found),
             None => {
                 state.task = Some(context.waker().clone());
@@ -187,13 +181,13 @@ pub(crate) struct InboxWriter(pub(crate) Arc<Inbox>);
 
 impl PacketReader for InboxWriter {
     fn take(&mut self, packets: &mut Vec<Delivery>) {
-        let places = self.0.capacity as usize;
+        let capacity = self.0.capacity as usize;
         self.0.change(|state| {
             for mut delivery in packets.drain(..).filter(|_| !state.is_abandoned) {
                 // Packets share the block that they were received into with others. A slow reader
                 // must not keep the whole block in memory, so they are copied.
                 let packet = &delivery.packet;
-                if state.packets.len() > places / 4 && packet.block_bytes() > 2 * packet.len() {
+                if state.packets.len() > capacity / 4 && packet.block_bytes() > 2 * packet.len() {
                     delivery.packet = Packet::from(&packet[..]);
                 }
                 state.packets.push_back(delivery);

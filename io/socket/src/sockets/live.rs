@@ -126,6 +126,7 @@ impl LiveWriter {
         if content.len() as u64 > self.output_bytes {
             return Err(SocketError::TooLong { max_bytes: self.output_bytes });
         }
+        // The end of an object is an empty segment, so even no content makes one.
         let count = content.len().div_ceil(self.segment_size).max(1) as u64;
         let last = is_last.then(|| self.next + count - 1);
         let mut packets = Vec::with_capacity(count as usize);
@@ -168,6 +169,8 @@ impl LiveWriter {
             .content(metadata.encode());
         let metadata = self.sign(&data)?;
         let octets = packets.iter().chain([&metadata]).map(|packet| packet.len() as u64).sum();
+        // The bytes are pending until the network thread has taken them. Above a limit,
+        // `append_async` refuses more.
         let under_way = PendingBytes::new(&self.pending_bytes, octets);
         let next = last_segment.is_none().then_some(next);
         let growth = GrowthUpdate { versioned: self.versioned.clone(), next };
@@ -247,7 +250,7 @@ mod tests {
         // Many small segments are bounded as well, by the size of their packets.
         let count = (0..MIB).map_while(|_| writer.append_async(b"1").ok()).count();
         assert!((1..10_000).contains(&count), "{count}");
-        // The end can be published all the same.
+        // The end can be published nevertheless.
         let last = writer.finish_async().unwrap();
         drop(received);
         assert_eq!(last.wait(), Err(SocketError::Closed));

@@ -43,22 +43,22 @@ impl EndpointSender {
         Self { commands, endpoint, last_version: Arc::default() }
     }
 
-    /// Sends the command that `tell` makes, and waits for its result.
+    /// Sends the command that `make_command` makes, and waits for its result.
     pub(super) fn send_and_wait<T>(
         &self,
-        tell: impl FnOnce(Completer<T>) -> ProducerCommand,
+        make_command: impl FnOnce(Completer<T>) -> ProducerCommand,
     ) -> Result<T, SocketError> {
-        self.send_pending(tell)?.wait()
+        self.send_pending(make_command)?.wait()
     }
 
     /// As [`EndpointSender::send_and_wait`], but does not wait.
     pub(super) fn send_pending<T>(
         &self,
-        tell: impl FnOnce(Completer<T>) -> ProducerCommand,
+        make_command: impl FnOnce(Completer<T>) -> ProducerCommand,
     ) -> Result<Pending<T>, SocketError> {
         let (confirmation, done) = pending();
         // If the thread is gone, the result is `Closed`.
-        let _ = self.commands.send(tell(confirmation));
+        let _ = self.commands.send(make_command(confirmation));
         self.endpoint.wake()?;
         Ok(done)
     }

@@ -19,7 +19,7 @@ const QUEUE_DEPTH: u32 = 32;
 const WRITE_BACKLOG_BYTES_MAX: u64 = 512 << 20;
 /// Bytes of a record besides its content: name, signature, headers.
 const RECORD_OVERHEAD_BYTES: u64 = 512;
-/// Memory for index and filter per typical record, twice what they need.
+/// Memory for index and filter per typical record, twice the need.
 const INDEX_BYTES_PER_RECORD: u64 = 32;
 /// Minimum of that memory, however small the disk is.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
@@ -137,8 +137,8 @@ impl ClosingDisks {
         self.disks.push((disk, now.plus_ns(CLOSE_TIMEOUT_NS)));
     }
 
-    /// Continues their operations, and drops those that have ended. Must be called when one of
-    /// their descriptors becomes readable, and at the returned time.
+    /// Continues their operations, and drops ended ones. Must be called when one of their
+    /// descriptors becomes readable, and at the returned time.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Instant> {
         let over: Vec<_> =
             self.disks.extract_if(.., |(disk, until)| !disk.drive() || *until <= now).collect();

@@ -30,7 +30,7 @@ const SINGLE_THREAD_BYTES: usize = 1 << 16;
 
 /// Publishes objects below a prefix. Published packets are answered from the output buffer, without
 /// the application. The application [receives](Producer::recv) the other requests. Dropping the
-/// producer releases the prefix and forgets what was published.
+/// producer releases the prefix and forgets its objects.
 ///
 /// Several threads may publish at once.
 pub struct Producer {
@@ -165,9 +165,8 @@ impl Producer {
     /// As [`Producer::bind_with`], for callers that may cancel. Waits only for the connection,
     /// unless that [exists](Session::connect_producers).
     ///
-    /// # Errors
-    /// As [`Producer::bind`]. The [`Binder`] reports what the router refuses, and why there can be
-    /// no `disk`.
+    /// # Errors As [`Producer::bind`]. The [`Binder`] reports refused prefixes, and why there can
+    /// be no `disk`.
     pub fn begin_bind(
         session: &Session,
         prefix: Name,
@@ -253,13 +252,13 @@ impl Producer {
     ) -> Result<Pending<Name>, SocketError> {
         let threads = self.options.publish_options().threads;
         let publication = self.prepare(name, version, content.into(), threads)?;
-        let place = publication.signers.reserve_slot();
-        let place = place.ok_or_else(|| {
+        let slot = publication.signers.reserve_slot();
+        let slot = slot.ok_or_else(|| {
             SocketError::Refused(
                 "too many objects wait to be signed; wait for an earlier one".into(),
             )
         })?;
-        Ok(publication.start(place))
+        Ok(publication.start(slot))
     }
 
     /// Starts a growing object: a new version whose segments reach consumers as soon as they are

@@ -95,9 +95,10 @@ impl Publication {
     }
 
     /// Lets a thread sign and publish it, without waiting.
-    pub(super) fn start(self, place: QueueSlot) -> Pending<Name> {
+    pub(super) fn start(self, slot: QueueSlot) -> Pending<Name> {
         let (answer, published) = pending();
         let signers = self.signers.clone();
+        // The wake-up after a short task may wait for other short tasks.
         let is_short = self.content.len() <= SHORT_TASK_BYTES;
         let work = move |wakes: &mut _| match self.finish(&answer) {
             Ok(Some((packets, metadata, name))) => {
@@ -112,8 +113,8 @@ impl Publication {
             Err(error) => answer.complete(Err(error)),
         };
         signers.submit(match is_short {
-            true => SignTask::short(place, work),
-            false => SignTask::long_with_slot(place, work),
+            true => SignTask::short(slot, work),
+            false => SignTask::long_with_slot(slot, work),
         });
         published
     }

@@ -202,9 +202,10 @@ impl Reader {
     ) -> Poll<Result<Packet, SocketError>> {
         ready!(self.poll_fill(Some(context)))?;
         let current = self.active_fetch.as_ref().and_then(|flow| flow.current.as_ref());
-        let piece = current.map_or(Packet::empty(), |(packet, range)| packet.slice(range.clone()));
-        self.advance(piece.len());
-        Poll::Ready(Ok(piece))
+        let packet_slice =
+            current.map_or(Packet::empty(), |(packet, range)| packet.slice(range.clone()));
+        self.advance(packet_slice.len());
+        Poll::Ready(Ok(packet_slice))
     }
 
     fn poll_fill(
@@ -270,7 +271,7 @@ impl Reader {
         let missed = segment.saturating_sub(flow.next_segment);
         self.skipped_segments += missed;
         flow.next_segment = segment + 1;
-        // Skipped segments occupy their offsets all the same.
+        // Skipped segments occupy their offsets, too.
         let size = self.metadata.as_ref().and_then(|metadata| metadata.segment_size);
         let hole = missed.saturating_mul(size.unwrap_or(0));
         let unwanted = hole.min(*skip);

@@ -94,15 +94,15 @@ impl Registrations {
                     Some(_) => {
                         prefix_refused(&name, "it does not answer management commands".into())
                     }
-                    None => SocketError::NoRouter("it is gone".into()),
+                    None => SocketError::NoRouter("the connection was lost".into()),
                 };
                 self.fail(&name, error);
                 continue;
             }
-            let asked = Self::command(client, Command::RibRegister, &name);
+            let command_name = Self::command(client, Command::RibRegister, &name);
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             prefix.tries += 1;
-            prefix.pending_command = asked;
+            prefix.pending_command = command_name;
             prefix.due_at = Some(now.plus_ns(RESPONSE_TIMEOUT_NS));
         }
     }
@@ -114,7 +114,7 @@ impl Registrations {
         };
         let Ok(name) = name else { return };
         let is_answer = |prefix: &&mut RegisteredPrefix| {
-            prefix.pending_command.as_ref().is_some_and(|asked| asked.as_view() == name)
+            prefix.pending_command.as_ref().is_some_and(|sent| sent.as_view() == name)
         };
         let Some(prefix) = self.prefixes.values_mut().find(is_answer) else { return };
         prefix.pending_command = None;
@@ -160,8 +160,8 @@ impl Endpoint for Registrations {
             let is_interest =
                 packet.header.nack.is_none() && InterestView::decode(&packet.packet).is_ok();
             match is_interest {
-                // Without producers this endpoint gets everything, including what the router sent
-                // before it knew that the last producer is gone.
+                // Without producers this endpoint gets everything, including the packets that the
+                // router sent before it knew that the last producer is gone.
                 true => context.client.nack_no_route(packet),
                 false => self.on_answer(now, &packet),
             }

@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// A task that no longer waits must not be woken instead of one that does.
+    /// A wake-up must not go to a task that no longer waits.
     #[test]
     fn wakes_all_waiting_tasks() {
         let requests = RequestQueue::new(2);

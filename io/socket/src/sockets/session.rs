@@ -142,7 +142,7 @@ impl Session {
         self.0.bound_prefixes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects for producers now, and not with the first of them. Waits for the router.
+    /// Connects for producers now, instead of with the first producer. Waits for the router.
     ///
     /// # Errors
     /// [`SocketError::NoRouter`].

@@ -1,8 +1,8 @@
 //! All paths at once (paper chopcop, 4).
 //!
 //! The paper's engine and its pipes are distributed over the consumer. The scoreboard keeps the
-//! pending Interest space and reassigns what a path lost. Each path has its own controller. This
-//! schedule selects a path for the next Interest, and freezes and resumes paths.
+//! pending Interest space and reassigns the losses of a path. Each path has its own controller.
+//! This schedule selects a path for the next Interest, and freezes and resumes paths.
 
 use weir_base::Instant;
 

@@ -22,7 +22,7 @@ pub(crate) struct RoundRobin {
 impl RoundRobin {
     /// Forgets removed paths. A new one starts with the count of the path that has had least.
     fn sync_paths(&mut self, paths: &[Path]) {
-        let is_known = |given: &[(PathId, f64)], id| given.iter().any(|(known, _)| *known == id);
+        let is_known = |taken: &[(PathId, f64)], id| taken.iter().any(|(known, _)| *known == id);
         if self.turns_taken.len() == paths.len()
             && paths.iter().all(|path| is_known(&self.turns_taken, path.id))
         {
@@ -30,7 +30,7 @@ impl RoundRobin {
         }
         self.turns_taken.retain(|(id, _)| paths.iter().any(|path| path.id == *id));
         let least =
-            self.turns_taken.iter().map(|&(_, given)| given).reduce(f64::min).unwrap_or(0.0);
+            self.turns_taken.iter().map(|&(_, taken)| taken).reduce(f64::min).unwrap_or(0.0);
         for path in paths {
             if !is_known(&self.turns_taken, path.id) {
                 self.turns_taken.push((path.id, least));
@@ -40,8 +40,8 @@ impl RoundRobin {
 
     /// The count of a path if it gets the next chunk.
     fn turns_after(&self, path: &Path) -> f64 {
-        let given = self.turns_taken.iter().find(|(known, _)| *known == path.id);
-        given.map_or(0.0, |&(_, given)| given) + 1.0 / path.allowance().window.max(1.0)
+        let taken = self.turns_taken.iter().find(|(known, _)| *known == path.id);
+        taken.map_or(0.0, |&(_, taken)| taken) + 1.0 / path.allowance().window.max(1.0)
     }
 }
 
@@ -66,8 +66,8 @@ impl Schedule for RoundRobin {
         };
         let at = (0..paths.len()).filter(may_take).min_by(order)?;
         let after = self.turns_after(&paths[at]);
-        if let Some((_, given)) = self.turns_taken.iter_mut().find(|(id, _)| *id == paths[at].id) {
-            *given = after;
+        if let Some((_, taken)) = self.turns_taken.iter_mut().find(|(id, _)| *id == paths[at].id) {
+            *taken = after;
         }
         Some(at)
     }

@@ -34,7 +34,7 @@ impl HoleRules {
         }
     }
 
-    /// How many Nacks for want of a route a segment survives.
+    /// How many "no route" Nacks a segment survives.
     pub(super) fn no_routes_max(self) -> u32 {
         if self == Self::Known { 0 } else { NO_ROUTE_MAX }
     }

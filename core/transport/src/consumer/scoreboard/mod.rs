@@ -225,14 +225,10 @@ impl Scoreboard {
         if is_new {
             let ScoreboardConfig { rtt, controller, constants, mut window, .. } = self.config;
             window.initial = initial_window.or(window.initial);
-            let ScoreboardConfig {
-                decrease_interval_ns,
-                waits_for_lifetime,
-                sends_once: asks_once,
-                ..
-            } = self.config;
+            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, sends_once, .. } =
+                self.config;
             let path = Path::new(id, rtt, controller.make(&constants, window));
-            self.paths.add(path.with_rules(decrease_interval_ns, waits_for_lifetime, asks_once));
+            self.paths.add(path.with_rules(decrease_interval_ns, waits_for_lifetime, sends_once));
         }
         is_new
     }
@@ -364,6 +360,8 @@ impl Scoreboard {
         let is_ahead = self.is_ahead(first);
         let segments = self.outstanding.get(at).open_count;
         let taken = self.paths.get_mut(path).expect("the path was chosen");
+        // A segment that does not exist yet is answered when it is made. Its Interest measures
+        // nothing, so it takes no room in the window and has no order.
         let order = match is_ahead {
             true => taken.count_sent_ahead(segments),
             false => taken.on_send(first, segments, now),
@@ -579,9 +577,9 @@ impl Scoreboard {
     fn on_ahead_refused(&mut self, at: usize, reason: NackReason, now: Instant) {
         let chunk = self.outstanding.get_mut(at);
         chunk.no_route_rounds += u32::from(reason != NackReason::Duplicate);
-        let is_in_vain = reason != NackReason::Congestion && chunk.no_route_rounds > NO_ROUTE_MAX;
+        let is_hopeless = reason != NackReason::Congestion && chunk.no_route_rounds > NO_ROUTE_MAX;
         let wait_ns = nack_wait_ns(chunk.no_route_rounds.saturating_sub(1));
-        if is_in_vain {
+        if is_hopeless {
             self.fail_chunk(at, FailReason::from_nack(reason));
         } else {
             self.outstanding.resend_ahead(at, now.plus_ns(wait_ns));
@@ -652,7 +650,7 @@ impl Scoreboard {
     }
 
     fn detect_path_losses(&mut self, path_at: usize, now: Instant) {
-        let ScoreboardConfig { lifetime_ns, sends_once: asks_once, retries_max, .. } = self.config;
+        let ScoreboardConfig { lifetime_ns, sends_once, retries_max, .. } = self.config;
         let tries_max = self.active_hole_rules().tries_max(retries_max);
         while let Some(&sent) = self.paths.all()[path_at].sent.front() {
             let path = &mut self.paths.all_mut()[path_at];
@@ -662,8 +660,8 @@ impl Scoreboard {
                 continue;
             };
             let chunk = *self.outstanding.get(at);
-            let fate = path.detect_loss(now, sent.order, chunk.sent_at, lifetime_ns);
-            let kind = match fate {
+            let loss_state = path.detect_loss(now, sent.order, chunk.sent_at, lifetime_ns);
+            let kind = match loss_state {
                 LossState::Open => return,
                 LossState::TimedOut => {
                     path.on_timeout(now, &chunk, &mut self.counters);
@@ -681,7 +679,7 @@ impl Scoreboard {
                     TraceKind::Lost
                 }
             };
-            let resend_at = match fate {
+            let resend_at = match loss_state {
                 LossState::TimedOut => now,
                 _ => Path::resend_at(now, chunk.sent_at, chunk.sends),
             };
@@ -690,12 +688,12 @@ impl Scoreboard {
             let first_open = self.outstanding.open_segments(at).next().unwrap_or(sent.index);
             self.record_trace(first_open, id, kind);
             // A Nack is an answer, so such a sending is no unanswered attempt.
-            if chunk.sends.saturating_sub(chunk.no_route_rounds) > tries_max || asks_once {
+            if chunk.sends.saturating_sub(chunk.no_route_rounds) > tries_max || sends_once {
                 self.fail_chunk(at, FailReason::Unanswered);
                 continue;
             }
             // A stall says nothing about reordering (see `path.rs`, false losses).
-            self.outstanding.get_mut(at).is_presumed_lost |= fate == LossState::Lost;
+            self.outstanding.get_mut(at).is_presumed_lost |= loss_state == LossState::Lost;
             self.outstanding.resend(at, resend_at, &mut self.paths);
         }
     }

@@ -145,15 +145,17 @@ impl Outstanding {
             if self.next_index() >= limit || !self.has_room() {
                 return None;
             }
-            let Self { chunks, early_answers: done_beyond, .. } = self;
+            // A segment answered before its turn needs no Interest. Its record ends here.
+            let Self { chunks, early_answers, .. } = self;
             let at = chunks.push(Chunk::new(path, now), limit, |index| {
-                !done_beyond.remove(&index) && is_needed(index)
+                !early_answers.remove(&index) && is_needed(index)
             });
             let chunk = chunks.get_mut(at);
             if chunk.open_count > 0 {
                 self.unanswered += chunk.open_count;
                 return Some(chunk.first_segment);
             }
+            // No segment of this chunk is needed: tries the next chunk.
             chunk.state = ChunkState::Done;
             chunks.pop_done();
         }
@@ -301,8 +303,8 @@ impl Outstanding {
     pub(super) fn truncate(&mut self, limit: u64, paths: &mut Paths) {
         while self.next_index() > limit && !self.chunks.is_empty() {
             let at = self.chunks.len() - 1;
-            let beyond = self.chunks.get(at).segments();
-            for index in beyond.start.max(limit)..beyond.end {
+            let ahead_segments = self.chunks.get(at).segments();
+            for index in ahead_segments.start.max(limit)..ahead_segments.end {
                 if !self.close(at, index) {
                     self.early_answers.insert(index);
                 }

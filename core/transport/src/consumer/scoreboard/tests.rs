@@ -65,8 +65,8 @@ fn scoreboard(chunk_segments: u32) -> Scoreboard {
     board
 }
 
-/// A repeated Nack refuses one segment. A segment that was refused and arrives all the same is not
-/// refused: the rest of the chunk continues.
+/// A repeated Nack refuses one segment. A segment that arrives after it was refused is not refused:
+/// the rest of the chunk continues.
 #[test]
 fn repeated_nack_refuses_one_segment() {
     let mut board = scoreboard(4);

@@ -27,7 +27,7 @@ fn metadata_of(versioned: &str) -> Vec<u8> {
 fn requests_fresh_metadata_after_bad() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
     type Corrupt = fn(&mut Fixture, &Name);
-    let spoilt: [(Corrupt, &str); 4] = [
+    let corruptions: [(Corrupt, &str); 4] = [
         (|fixture, name| drop(fixture.data(name)), "Metadata {"),
         (|fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
         (
@@ -51,7 +51,7 @@ fn requests_fresh_metadata_after_bad() {
             "Untrusted(",
         ),
     ];
-    for (corrupt, error) in spoilt {
+    for (corrupt, error) in corruptions {
         let mut fixture = asking_stores(Verification::ByDriver);
         for _ in 0..4 {
             corrupt(&mut fixture, &name);

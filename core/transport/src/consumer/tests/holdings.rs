@@ -94,9 +94,9 @@ fn queries_each_router_once() {
     assert!(asked.values().all(|(questions, segments)| *questions == 1 && segments.is_empty()));
     assert_eq!(names[0].as_view().component_count(), 5, "{}", names[0]);
 
-    let mut told = holdings(NEAR, &[(0, 3), (20, 29)], 8000);
-    told.extend(holdings(FAR, &[(4, 5)], 8000));
-    fixture.inputs = told;
+    let mut reported = holdings(NEAR, &[(0, 3), (20, 29)], 8000);
+    reported.extend(holdings(FAR, &[(4, 5)], 8000));
+    fixture.inputs = reported;
     assert!(fixture.step().is_empty(), "the third has not answered");
     let names = fixture.input(holdings(PATH, &[], 8000).remove(0));
     let asked = left(&fixture, &names);
@@ -163,8 +163,8 @@ fn silent_router_delays_fetch_briefly() {
 #[test]
 fn refused_segments_go_to_other_routers() {
     let (mut fixture, _) = asking(HoldingsMode::Wait);
-    let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
-    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let reported = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
+    fixture.inputs = reported.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = fixture.step();
     assert_eq!(left(&fixture, &names)[&NEAR].1, [0, 1]);
     let refused: Vec<Vec<u8>> = fixture.requested.clone();
@@ -197,8 +197,8 @@ fn slow_holder_is_used_with_small_reader() {
         ..config(HoldingsMode::Wait)
     };
     let (mut fixture, _) = asking_with(config, ReaderMode::InOrder);
-    let told = [(NEAR, &[(1, 4)][..]), (FAR, &[(0, 0), (5, 29)]), (PATH, &[])];
-    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let reported = [(NEAR, &[(1, 4)][..]), (FAR, &[(0, 0), (5, 29)]), (PATH, &[])];
+    fixture.inputs = reported.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = fixture.step();
     let asked = left(&fixture, &names);
     assert_eq!((&asked[&FAR].1, &asked[&NEAR].1), (&vec![0, 5, 6, 7], &vec![1, 2, 3, 4]));
@@ -216,8 +216,8 @@ fn slow_holder_is_used_with_small_reader() {
 fn standby_path_is_no_holder() {
     let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(HoldingsMode::Wait) };
     let (mut fixture, _) = asking_with(config, ReaderMode::Unordered);
-    let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
-    fixture.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let reported = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
+    fixture.inputs = reported.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = fixture.step();
     assert_eq!(left(&fixture, &names)[&PATH].1, [0, 1]);
 }

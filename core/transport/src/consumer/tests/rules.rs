@@ -188,13 +188,13 @@ fn stall_does_not_widen_reorder_margin() {
 /// An unreliable consumer gives up a lost segment, although its answer may only be late.
 #[test]
 fn unreliable_path_detects_no_early_loss() {
-    for (asks_once, losses) in [(false, 1), (true, 0)] {
+    for (sends_once, losses) in [(false, 1), (true, 0)] {
         let mut fixture = sequence(1);
         fixture.input(ConsumerInput::RemovePath { path: PATH });
         let rules =
             PathRules { loss_detection: LossDetection::AfterSlowestEarly, ..PathRules::default() };
         let path = Path::new(PATH, RttConfig::default(), Box::new(FixedRules(rules)));
-        fixture.consumer.transfer.scoreboard.push_path(path.with_rules(None, false, asks_once));
+        fixture.consumer.transfer.scoreboard.push_path(path.with_rules(None, false, sends_once));
         fixture.append(1, "/a", Some(0..10));
         fixture.now = Instant::from_ns(NS_PER_MS);
         for index in 1..10 {
@@ -202,7 +202,7 @@ fn unreliable_path_detects_no_early_loss() {
         }
         fixture.now = Instant::from_ns(9 * NS_PER_MS);
         fixture.step();
-        assert_eq!(fixture.consumer.stats().losses, losses, "asks once: {asks_once}");
+        assert_eq!(fixture.consumer.stats().losses, losses, "sends once: {sends_once}");
     }
 }
 

@@ -45,12 +45,14 @@ impl Transfer {
         out: &mut ConsumerOutbox,
     ) {
         let Naming::Sequence(ranges) = &mut self.inventory.naming else {
+            // Without ranges, a missing packet fails the whole object.
             return self.fail(error, out);
         };
         let requested_end = self.scoreboard.outstanding().next_index();
         let Some((range, indices)) = ranges.cancel(index, requested_end) else { return };
         self.scoreboard.set_limit(Some(ranges.end_index()));
         for index in indices {
+            // Earlier chunks are complete and have no record.
             if index >= self.scoreboard.outstanding().first_index() {
                 self.scoreboard.cancel(index);
             }

@@ -201,6 +201,7 @@ impl Transfer {
             self.stats.unwanted += 1;
         }
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
+        // A packet may belong to several ranges that name the same segment. Each of them counts it.
         for &index in &found {
             if !self.on_answer(index, answer) {
                 continue;
@@ -259,6 +260,7 @@ impl Transfer {
         nack: Nack,
         out: &mut ConsumerOutbox,
     ) {
+        // Requests outside the window have their own retries.
         if let Some((purpose, result)) = self.requests.on_nack(interest, nack, now) {
             self.stats.nacks += 1;
             if let Err(reason) = result {
@@ -269,6 +271,7 @@ impl Transfer {
         let mut found = core::mem::take(&mut self.found);
         self.inventory.naming.find(interest.name.value(), &mut found);
         for &index in &found {
+            // The scoreboard knows only the base of the nonces (see `send`).
             let (_, segment) = self.inventory.naming.interest_name(index);
             let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
             if let Err(failed) = self.scoreboard.on_nack(index, nonce, nack.reason, now) {
@@ -301,7 +304,7 @@ impl Transfer {
 
 /// Sending.
 impl Transfer {
-    /// Finds what is lost or timed out.
+    /// Finds lost and timed-out chunks and requests.
     pub(super) fn detect_losses(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         while self.is_running()
             && let Err(failed) = self.scoreboard.detect_losses(now)
@@ -329,7 +332,7 @@ impl Transfer {
         }
     }
 
-    /// Delivers what the reader takes.
+    /// Delivers segments to the reader.
     pub(super) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
         self.reader.hand_out(out);
     }
@@ -460,6 +463,8 @@ impl Transfer {
         let mut base = None;
         let has_room = loop {
             let room = if self.may_request() { self.new_segment_room(room_max) } else { 0 };
+            // If a working path leads to a router that holds the next segment, only such paths may
+            // take it.
             if self.scoreboard.paths().knows_holders() {
                 let next =
                     self.inventory.naming.segment_of(self.scoreboard.outstanding().next_index());
@@ -474,6 +479,7 @@ impl Transfer {
             }
             self.scoreboard.on_sent(first, path, base, now);
         };
+        // The reader of a growing object is too slow, and may continue with the newest segment.
         let skips = self.config.behind == LagPolicy::Skip && self.reader.is_enabled();
         if !has_room
             && skips

@@ -13,7 +13,7 @@ use crate::consumer::scoreboard::{FailedSegment, HoleRules};
 use crate::consumer::target::PacketId;
 
 /// Objects with more segments than this do not set packets aside. Anyone may claim any number of
-/// segments, and what is set aside is searched range by range.
+/// segments, and set-aside segments are searched range by range.
 const SET_ASIDE_SEGMENTS_MAX: u64 = 1 << 32;
 
 impl Transfer {

@@ -84,9 +84,9 @@ impl Disk {
                 DiskOutcome::Written
             }
             DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
-                let place = RecordLocation { store_id: STORE_ID, offset, sequence };
+                let location = RecordLocation { store_id: STORE_ID, offset, sequence };
                 let out = &mut self.octets[offset as usize..][..len as usize];
-                record::encode_chunks(&parts, &place, BLOCK_BYTES, checksum, out);
+                record::encode_chunks(&parts, &location, BLOCK_BYTES, checksum, out);
                 DiskOutcome::Written
             }
             DiskOpKind::ReadRaw { offset, len } => {
@@ -98,8 +98,8 @@ impl Disk {
                     let at = below(&mut self.rng, len) as usize;
                     octets[at] ^= 1 << below(&mut self.rng, 8);
                 }
-                let place = RecordLocation { store_id: STORE_ID, offset, sequence };
-                match record::parse_data(&octets, &place, checksum) {
+                let location = RecordLocation { store_id: STORE_ID, offset, sequence };
+                match record::parse_data(&octets, &location, checksum) {
                     Ok(record) => DiskOutcome::Record {
                         packet: Packet::from(record.body),
                         fresh_until_unix_ms: record.fresh_until_unix_ms,
@@ -187,19 +187,19 @@ impl Fixture {
     /// What was sent: token, Nack, packet.
     fn sent(&mut self) -> Vec<(u32, Option<NackReason>, Packet)> {
         let packets = self.out.packets.drain(..);
-        let told = packets.map(|(_, header, packet)| {
+        let lines = packets.map(|(_, header, packet)| {
             let token = header.pit_token.as_slice().try_into().unwrap();
             (u32::from_be_bytes(token), header.nack, packet)
         });
-        told.collect()
+        lines.collect()
     }
 
     fn take_wanted(&mut self) -> Vec<String> {
         let events = self.out.events.drain(..);
-        let told = events.map(|ProducerEvent::Wanted { interest }| {
+        let lines = events.map(|ProducerEvent::Wanted { interest }| {
             InterestView::decode(&interest).unwrap().name.to_name().to_string()
         });
-        told.collect()
+        lines.collect()
     }
 }
 

@@ -66,6 +66,7 @@ pub(super) fn encode(
         let checksum = checksums.get(segment as usize).copied().unwrap_or(0);
         octets.extend_from_slice(&checksum.to_le_bytes());
     }
+    // The digest detects an incomplete file, as after a power failure.
     let digest = sha256(&[&octets]);
     octets.extend_from_slice(&digest);
     octets
@@ -92,6 +93,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     let (words, rest) = rest.split_at_checked(usize::try_from(word_octets).ok()?)?;
     let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let have = SegmentSet::from_words(words);
+    // One checksum for each stored segment, in ascending order, and nothing after them.
     let (stored, left) = rest.as_chunks::<4>();
     if !left.is_empty() || stored.len() as u64 != have.len() {
         return None;
