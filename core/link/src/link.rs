@@ -150,10 +150,10 @@ impl Link {
         }
     }
 
-    /// Joins ready Interests into runs if the other end accepts them, and queries the other end
-    /// if needed. Drivers call this before they pass frames to a socket. Drivers that do not call it
-    /// send single Interests. The `begun` oldest frames stay as they are, because a part of them
-    /// may have been sent.
+    /// Joins ready Interests into runs if the other end accepts them, and queries the other end if
+    /// needed. Drivers call this before they pass frames to a socket; without it, they send single
+    /// Interests. The `begun` oldest frames stay as they are, because a part of them may have been
+    /// sent.
     #[inline]
     pub fn gather_runs(&mut self, begun: usize) {
         if self.offers.is_some() && !self.is_egress_empty() && !self.is_reliable() {

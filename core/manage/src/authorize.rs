@@ -137,13 +137,13 @@ impl Authorizer {
         request: &ManagementRequest<'_>,
         affects_sender_only: bool,
     ) -> Result<(), ControlResponse> {
-        let is_free = request.scope == Scope::Localhost
+        let needs_no_signature = request.scope == Scope::Localhost
             && match request.sender {
                 Sender::Operator => true,
                 Sender::Application => affects_sender_only,
                 Sender::Remote => false,
             };
-        if is_free || self.is_signed_by_anchor(request.interest, request.at) {
+        if needs_no_signature || self.is_signed_by_anchor(request.interest, request.at) {
             return Ok(());
         }
         Err(ControlResponse::new(403, self.refusal(request)))
@@ -156,6 +156,7 @@ impl Authorizer {
         let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else { return false };
         let verifier = anchors.verifier(KeyLocatorView::Name(key), at.now_unix_ms);
         let (Some(verifier), Some(time_ms)) = (verifier, signature.time_ms) else { return false };
+        // The cheap checks come first: a replay costs no verification.
         let is_genuine = verifier.signature_type().0 == signature.info.signature_type
             && self.replays.is_new(key.value(), time_ms, at.now_unix_ms)
             && verifier.verify(&signature.portions, signature.value).is_ok();
@@ -202,13 +203,13 @@ impl Authorizer {
             // Local fields: from which face a packet came, and by which face an Interest leaves.
             // They affect only packets of this face.
             Command::FacesUpdate => {
-                let fields_alone = ControlParameters {
+                let local_fields_only = ControlParameters {
                     face_id: parameters.face_id,
                     flags: parameters.flags,
                     mask: Some(face_flags::LOCAL_FIELDS),
                     ..ControlParameters::default()
                 };
-                is_own_face && *parameters == fields_alone
+                is_own_face && *parameters == local_fields_only
             }
             // One copy of Data. A program that knows its digest has received it, and found it to be
             // false.

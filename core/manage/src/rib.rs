@@ -262,6 +262,7 @@ impl Rib {
         let mut next_hops = NextHops::new();
         for length in (0..view.component_count()).rev() {
             let Some(entry) = self.entries.get(&view.prefix(length).to_name()) else { continue };
+            // From the longest prefix to the shortest, so the nearest one wins for each face.
             add_missing(&mut next_hops, &entry.lowest_costs(Route::is_inherited));
             if entry.has_capture() {
                 break;

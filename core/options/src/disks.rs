@@ -13,8 +13,8 @@ options! {
     /// How a router uses its disks: `[disks]` of its configuration, `[router.disk]` of a scenario.
     /// Limits apply to the whole router.
     pub struct DisksOptions {
-        /// Which Data is stored on disk: "all", Data requested a "second-hit" time, or Data of at
-        /// least a size ("4KiB").
+        /// Which Data is stored on disk: "all", "second-hit" (Data that is requested a second
+        /// time), or a size such as "4KiB" (Data of at least this size).
         #[serde(with = "bounds::admission")]
         admission: Admission = tier().admission;
         /// When Data is written: "early", as soon as memory is a quarter full, oldest Data first;

@@ -88,9 +88,9 @@ pub struct ManifestShape {
 impl ManifestShape {
     /// A shape with these numbers; `None` if they are out of range.
     pub fn new(digests_per_part: u64, levels: u64) -> Option<Self> {
-        let is_one = (1..=DIGESTS_PER_PART_MAX as u64).contains(&digests_per_part)
+        let is_valid = (1..=DIGESTS_PER_PART_MAX as u64).contains(&digests_per_part)
             && (1..=u64::from(LEVELS_MAX)).contains(&levels);
-        is_one.then_some(Self { digests_per_part: digests_per_part as u16, levels: levels as u8 })
+        is_valid.then_some(Self { digests_per_part: digests_per_part as u16, levels: levels as u8 })
     }
 
     /// `K`.
@@ -181,8 +181,9 @@ impl<'a> ManifestPart<'a> {
             }
         }
         let shape = ManifestShape::new(per_part, levels).ok_or(ManifestError::Malformed)?;
-        let is_full = digests.len() as u64 <= per_part && !digests.is_empty() && rest.is_empty();
-        match is_full && (1..=levels).contains(&level) {
+        let has_valid_length =
+            digests.len() as u64 <= per_part && !digests.is_empty() && rest.is_empty();
+        match has_valid_length && (1..=levels).contains(&level) {
             true => Ok(Self { shape, level: level as u8, first, digests }),
             false => Err(ManifestError::Malformed),
         }
@@ -244,6 +245,7 @@ impl DigestManifest {
     /// Adds the Content of the Data packet named `part`. The caller has verified it.
     pub fn add_part(&mut self, part: PartId, content: &[u8]) -> Result<(), ManifestError> {
         let ManifestPart { shape, level, first, digests } = ManifestPart::decode(content)?;
+        // The name gives the number of the part, and the Content must agree with it.
         let expected = part.number.checked_mul(shape.digests_per_part());
         if (shape, level) != (self.shape, part.level) || expected.is_some_and(|it| it != first) {
             return Err(ManifestError::Inconsistent);
@@ -262,8 +264,8 @@ impl DigestManifest {
     /// the highest.
     pub fn digest_of(&self, level: u8, number: u64) -> DigestLookup {
         let per_part = self.shape.digests_per_part();
-        let lister = PartId { level: level + 1, number: number / per_part };
-        match self.parts.get(&lister) {
+        let listing_part = PartId { level: level + 1, number: number / per_part };
+        match self.parts.get(&listing_part) {
             Some(digests) => match digests.get((number % per_part) as usize) {
                 Some(digest) => DigestLookup::Found(*digest),
                 None => DigestLookup::Absent,

@@ -51,7 +51,7 @@ words!(Labels { Neighbour = "neighbour", Path = "path" });
 words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 
 /// What a router does when the disks of its store are busy. The threshold is
-/// [`DiskTierConfig::threshold`](weir_store::disk::DiskTierConfig::threshold).
+/// [`DiskTierConfig::bypass_threshold`](weir_store::disk::DiskTierConfig::bypass_threshold).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyPolicy {
     /// When Interests bypass a disk.

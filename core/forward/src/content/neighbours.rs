@@ -115,12 +115,12 @@ impl Neighbours {
     /// room; `None` if this is unknown.
     pub(crate) fn on_bypass_end(&mut self, face: &Face, had_room: Option<bool>) {
         let neighbour = self.of(face);
-        let passed = f64::from(neighbour.bypassing);
+        let in_flight = f64::from(neighbour.bypassing);
         neighbour.bypassing = neighbour.bypassing.saturating_sub(1);
         match had_room {
             Some(true) => neighbour.window += WINDOW_INCREASE,
             Some(false) => {
-                let window = neighbour.window.min(passed);
+                let window = neighbour.window.min(in_flight);
                 neighbour.window = (window - WINDOW_DECREASE).max(1.0);
             }
             None => {}
@@ -159,7 +159,7 @@ impl Neighbours {
         let due_at = match (self.next_at, self.announced_at) {
             (Some(next_at), _) => next_at,
             (None, _) if !is_over => return,
-            (None, Some(told_at)) => told_at.plus_ns(self.period_ns),
+            (None, Some(announced_at)) => announced_at.plus_ns(self.period_ns),
             (None, None) => now,
         };
         if due_at > now {
@@ -170,9 +170,9 @@ impl Neighbours {
         let mut is_more_due = is_over;
         for neighbour in &mut self.by_slot {
             let face = neighbour.id;
-            let is_asking =
+            let sends_interests =
                 neighbour.requested_at.is_some_and(|at| now.ns_since(at) <= INTERESTED_NS);
-            if is_over && is_asking {
+            if is_over && sends_interests {
                 stats.busy_sent += 1;
                 neighbour.available_left = AVAILABLE_REPEATS;
                 out.signals.push((face, HopSignal::Unavailable { for_ms: label_ms }));

@@ -145,17 +145,17 @@ mod tests {
         (0..10).for_each(|segment| refill.on_lost(now, lost("/held", segment, Some(99))));
         (0..11).for_each(|segment| refill.on_lost(now, lost("/lacking", segment, Some(99))));
         assert!(refill.take_due(now).is_empty());
-        let mut asked = Vec::new();
+        let mut requested = Vec::new();
         while let Some(at) = refill.next_wakeup() {
             now = at;
             for hole in refill.take_due(now) {
-                asked.push((hole.object.to_string(), hole.segment));
+                requested.push((hole.object.to_string(), hole.segment));
                 refill.on_requested(now, hole);
             }
         }
-        assert!(asked.iter().all(|(object, _)| object == "/held"));
+        assert!(requested.iter().all(|(object, _)| object == "/held"));
         assert_eq!(
-            asked.len(),
+            requested.len(),
             10 * DELAYS_NS.len(),
             "each is requested a bounded number of times"
         );

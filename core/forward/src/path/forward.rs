@@ -150,7 +150,7 @@ impl Router {
     fn consult_again<T: Default>(
         &mut self,
         index: u32,
-        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+        call: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
     ) -> T {
         let entry = self.tables.pit.entry(index);
         let packet = entry.interest.clone();
@@ -158,7 +158,7 @@ impl Router {
         let (Ok(interest), Some(face)) = (InterestView::decode(&packet), first) else {
             return T::default();
         };
-        self.consult(index, Origin::of_face(face), None, &interest, ask)
+        self.consult(index, Origin::of_face(face), None, &interest, call)
     }
 
     /// Calls the strategy of an entry's name with its next hops.
@@ -169,7 +169,7 @@ impl Router {
         origin: Origin,
         only: Option<HopSet>,
         interest: &InterestView<'_>,
-        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+        call: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
     ) -> T {
         let tables = &mut self.tables;
         let is_home = tables.is_in_producer_region(interest);
@@ -195,7 +195,7 @@ impl Router {
             egress: &mut self.egress,
         };
         let strategy = tables.strategies.find_hashed(interest.name, &hashes, choice_lengths);
-        ask(strategy, &mut context)
+        call(strategy, &mut context)
     }
 
     /// Offers a new next hop of a prefix to the entries below it whose strategies want one (NFD,

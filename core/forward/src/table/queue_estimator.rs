@@ -33,6 +33,7 @@ const FITS: usize = 24;
 const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], up to 4,096.
 const BUCKETS: usize = 16 + 8 * 8;
+
 /// Answers that found about the same number of requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {

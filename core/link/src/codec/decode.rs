@@ -68,15 +68,16 @@ impl Decoder {
             reliability.on_frame(now, &view, counters)?;
         }
         let Some(octets) = view.fragment else {
-            let said = view.signal.map(Received::Signal);
+            let signal = view.signal.map(Received::Signal);
             let offered = view.run_offer.filter(|_| config.runs != RunsConfig::Off);
-            return Ok(said.or(offered.map(Received::Offer)).unwrap_or(Received::Idle));
+            return Ok(signal.or(offered.map(Received::Offer)).unwrap_or(Received::Idle));
         };
         let extras = HeaderExtras {
             has_policy: view.cache_policy.is_some(),
             has_announcement: view.prefix_announcement.is_some(),
         };
         if view.framing.frag_count == 1 && view.framing.frag_index == 0 {
+            // A whole packet. It stays in the receive block, as a slice of the frame.
             let (at, len) = (view.fragment_at, octets.len());
             let header = view.header;
             let packet = frame.slice(at..at + len);
@@ -88,6 +89,7 @@ impl Decoder {
         if view.run.is_some() {
             return Err(LinkDrop::RunMalformed);
         }
+        // A fragment of a packet.
         if !config.reassembly {
             return Err(LinkDrop::ReassemblyOff);
         }

@@ -192,8 +192,8 @@ impl Egress {
 
     /// Drops the newest waiting packet. At least `kept` frames stay.
     pub(crate) fn drop_newest(&mut self, kept: usize) -> bool {
-        let held = self.discipline.as_mut().and_then(|discipline| discipline.drop_newest());
-        held.is_some() || self.ready.pop_newest(kept).is_some()
+        let dropped = self.discipline.as_mut().and_then(|discipline| discipline.drop_newest());
+        dropped.is_some() || self.ready.pop_newest(kept).is_some()
     }
 
     pub(crate) fn shrink(&mut self) {

@@ -182,7 +182,7 @@ impl Flows {
         }
         let mut flow = Flow::new(hash, self.data_bytes);
         while self.caps.pop_front_if(|&mut (_, until)| until <= self.now).is_some() {}
-        if let Some(at) = self.caps.iter().position(|&(held, _)| held == hash) {
+        if let Some(at) = self.caps.iter().position(|&(known, _)| known == hash) {
             flow.capped_until = self.caps.remove(at).map_or(Instant::ZERO, |(_, until)| until);
         }
         let flow = self.flows.insert(flow);

@@ -20,8 +20,7 @@
 //! 3. Two or more frames become one: the first Interest, a bitmap of the offsets, and the PIT
 //!    tokens of the others if they differ.
 //!
-//! Frames that have waited for a full socket, and partly sent frames, stay as they
-//! are.
+//! Frames that have waited for a full socket, and partly sent frames, stay as they are.
 //!
 //! **Receiving** (`expansion.rs`). The decoder checks the run as a whole. `Link::next_in_run` then
 //! returns its Interests one by one. Each is a copy of the first, with the offset added to segment

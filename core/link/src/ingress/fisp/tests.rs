@@ -503,7 +503,7 @@ fn parses_text_form() {
     }
     assert_eq!(refused("none gamma=1"), ShapingError::Option("gamma=1".into()));
     for (options, problem) in [
-        ("min=0.9", "min=0.9 and max=0.9: `min` must be below `max`"),
+        ("min=0.9", "min=0.9 and max=0.9 contradict each other: `min` must be below `max`"),
         ("min=0.95", "min=0.95 and max=0.9"),
         ("release=0.7", "release=0.7 and min=0.6"),
     ] {
