@@ -1,5 +1,5 @@
 //! NDNLPv2 reliability (NDN-FACTS 2.5): frames are numbered, acknowledged, and retransmitted when
-//! they are lost. It works as NFD's does, and together with it.
+//! they are lost. The rules are those of NFD, so the two interoperate.
 //!
 //! Sender:
 //!
@@ -9,12 +9,12 @@
 //!    queue would cause time-outs and retransmissions, which make the queue longer.
 //! 3. Only the oldest kept frame is checked. It is lost if three frames with a higher TxSequence
 //!    were acknowledged, or if its retransmission timeout is over (RFC 6298, at least 200 ms).
-//!    After a time-out, the timeout doubles, but only once for all frames sent before.
+//!    When the timeout expires, it doubles. Frames sent before that moment do not double it again.
 //! 4. A lost frame is sent again with a new TxSequence, and with its old Sequence. After three
-//!    retransmissions it is given up. The other fragments of its packet are then not retransmitted.
-//! 5. After eight packets given up in a row without an Ack, the peer is taken to be down, or to
-//!    have no reliability. Frames are then sent only once, except for one a second that probes the
-//!    peer.
+//!    retransmissions the sender gives up its packet, and retransmits none of its fragments.
+//! 5. If the sender gives up eight packets in a row without an Ack, it assumes that the peer is
+//!    down or has no reliability. Each frame is then sent once, without a TxSequence. One frame a
+//!    second still gets a TxSequence, to probe the peer.
 //!
 //! Receiver:
 //!
@@ -27,8 +27,8 @@
 //! happens. With the Ack of 13, three later frames are acknowledged. Frame 10 is lost and is sent
 //! again as 15.
 //!
-//! What this must never do: deliver a packet twice; keep more frames than its memory allows; or
-//! retransmit without limit to a peer that does not answer.
+//! It must never deliver a packet twice, keep more frames than its memory allows, or retransmit
+//! without limit to a peer that does not answer.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -50,19 +50,20 @@ const RETRANSMISSIONS_MAX: u8 = 3;
 const ACK_BYTES: usize = 12;
 /// Maximum number of Acks in a frame without a packet, and of Acks that wait.
 const ACK_ONLY_MAX: usize = 128;
-/// Maximum number of Acks in a frame with a packet; its header has no more room, see
-/// [`FRAME_PREFIX_MAX`].
+/// Maximum number of Acks in a frame with a packet. More do not fit into its header
+/// ([`FRAME_PREFIX_MAX`]).
 const PIGGYBACKED_ACKS_MAX: usize = 4;
 /// Maximum size of the type and length of an LpPacket, in bytes. The length grows with Acks.
 const LP_PACKET_HEAD_MAX: usize = 4;
-/// After this many packets given up in a row without an Ack, the peer is taken to be down, or to
-/// have no reliability. Frames are then sent once, except for one in each [`PROBE_INTERVAL_NS`].
+/// The peer counts as unresponsive when the sender has given up this number of packets in a row
+/// without an Ack. One frame in each [`PROBE_INTERVAL_NS`] then probes the peer.
 const UNRESPONSIVE_AFTER: u32 = 8;
 const PROBE_INTERVAL_NS: u64 = NS_PER_S;
-/// Number of packets with a lost fragment that are remembered. Their other fragments are not
+/// Maximum number of remembered packets that were given up. Their other fragments are not
 /// retransmitted.
 const LOST_PACKETS_MAX: usize = 64;
-/// Memory of an unacknowledged frame without its payload, in bytes. Its list doubles as it grows.
+/// Memory of an unacknowledged frame without its payload, in bytes. Up to half of the list is
+/// unused, because the list doubles when it grows.
 const UNACKNOWLEDGED_BYTES: u64 = 2 * size_of::<Option<Unacknowledged>>() as u64;
 
 /// NFD's bounds. They are those of RFC 6298, except for the minimum.
@@ -93,8 +94,7 @@ impl OutFragment {
 struct Unacknowledged {
     fragment: OutFragment,
     /// When the socket took the frame, and the timeout at that time. `None` while the frame is
-    /// queued. A timer that ran in a long queue would expire before the frame leaves. The time in
-    /// the socket and beyond is part of the round trip.
+    /// queued: a timer that ran in a long queue would expire before the frame leaves.
     sent: Option<(Instant, u64)>,
     retransmissions: u8,
 }
@@ -115,14 +115,15 @@ pub(crate) struct Reliability {
     tx_sequence_next: u64,
     in_flight: u32,
     charged_bytes: u64,
-    /// The three largest acknowledged TxSequences, each plus one, largest first. Three later frames
-    /// than any frame below the last of them were acknowledged.
+    /// The three largest acknowledged TxSequences, each plus one, largest first. A frame is lost if
+    /// even the smallest of the three is later.
     acknowledged_ends: [u64; LOSS_THRESHOLD],
     rtt: RttEstimator,
     /// Frames sent before this time cause no further back-off when they time out.
     backed_off_at: Instant,
     lost_packets: VecDeque<u64>,
     failures_in_row: u32,
+    /// From this time on, even an unresponsive peer gets a frame with a TxSequence.
     probe_at: Instant,
     /// Frames below this TxSequence have been copied out of receive blocks.
     detached_end: u64,
@@ -175,9 +176,8 @@ impl Reliability {
         counters: &mut LinkCounters,
     ) -> Frame {
         let charge = unacknowledged.charge();
-        // A frame without memory, or to a peer that acknowledges nothing, is sent without a
-        // TxSequence: no Ack and no retransmission. Once per probe interval, a frame still gets one
-        // to test the peer.
+        // A frame without a TxSequence is neither acknowledged nor retransmitted. That is the case
+        // if memory is used up, or if the peer is unresponsive and no probe is due.
         let is_kept = self.charged_bytes + charge <= config.unacknowledged_bytes_max
             && (!self.is_peer_unresponsive() || now >= self.probe_at);
         let number = self.tx_sequence_next;
@@ -195,7 +195,8 @@ impl Reliability {
         frame.numbered(number)
     }
 
-    /// The socket has taken a frame, or the frame was dropped from the queue.
+    /// The socket has taken a frame, or the frame was dropped from the queue. Both start its timer:
+    /// a dropped frame is lost like one on the network.
     pub(crate) fn on_dequeued(&mut self, now: Instant, number: u64) {
         let rto_ns = self.rtt.rto_ns();
         if let Some(kept) = self.find(number).and_then(Option::as_mut) {
@@ -203,7 +204,7 @@ impl Reliability {
         }
     }
 
-    /// The slot of a frame that was sent and may still be acknowledged.
+    /// The slot of a numbered frame. `None` if the frame has left the list.
     fn find(&mut self, tx_sequence: u64) -> Option<&mut Option<Unacknowledged>> {
         let first = self.tx_sequence_next - self.unacknowledged.len() as u64;
         let at = usize::try_from(tx_sequence.checked_sub(first)?).ok()?;
@@ -246,7 +247,7 @@ impl Reliability {
         if self.acks.is_empty() {
             self.acks_due = now.plus_ns(ACK_DELAY_NS);
         }
-        debug_assert!(self.acks.len() < ACK_ONLY_MAX, "what fills a frame leaves at once");
+        debug_assert!(self.acks.len() < ACK_ONLY_MAX, "Acks that fill a frame leave at once");
         self.acks.push(tx_sequence);
         match view.framing.sequence {
             Some(sequence) if self.duplicates.is_duplicate(now, sequence) => {
@@ -267,8 +268,8 @@ impl Reliability {
         counters.acknowledged += 1;
         self.failures_in_row = 0;
         if let (0, Some((sent_at, _))) = (acknowledged.retransmissions, acknowledged.sent) {
-            // With this divisor, one round trip counts as one sample, however many frames are in
-            // flight.
+            // Each sample weighs less by the number of frames in flight. All samples of one round
+            // trip together weigh as much as one.
             self.rtt.sample(now.ns_since(sent_at), self.in_flight);
         }
         self.in_flight -= 1;
@@ -326,7 +327,7 @@ impl Reliability {
         Some(lost)
     }
 
-    /// The retransmission of `lost`; `None` if its packet is given up.
+    /// The retransmission of `lost`. `None` if the sender has given up its packet.
     fn retransmission_of(
         &mut self,
         lost: Unacknowledged,
