@@ -93,6 +93,6 @@ fn watches_max(config: &RouterConfig) -> usize {
     /// A watch with its slab slot, its timer and its share of the hash table.
     const WATCH_BYTES: u64 = 80;
     let others = usize::from(config.shard_count) - 1;
-    let affordable = config.pit_bytes_max / 8 / WATCH_BYTES;
-    others.saturating_mul(config.pit_entries_max).min(affordable as usize)
+    let by_memory = config.pit_bytes_max / 8 / WATCH_BYTES;
+    others.saturating_mul(config.pit_entries_max).min(by_memory as usize)
 }

@@ -121,12 +121,12 @@ impl Queries {
         for due in [answers_due, reads_due] {
             while let Some(&(at, id)) = due.front() {
                 let query = queries.get(id.slot);
-                let is_open = query.is_some_and(|query| query.serial == id.serial);
-                if is_open && at > now {
+                let is_current = query.is_some_and(|query| query.serial == id.serial);
+                if is_current && at > now {
                     break;
                 }
                 due.pop_front();
-                if is_open {
+                if is_current {
                     return Some(id);
                 }
             }

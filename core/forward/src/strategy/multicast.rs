@@ -22,9 +22,9 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
     for position in 0..context.next_hops.len() {
         let Some(hop) = context.eligible_at(position) else { continue };
         let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
-        let held_ns = pending.map(|record| record.strategy_state.max(suppression.initial_ns));
-        if let (Some(record), Some(held_ns)) = (pending, held_ns)
-            && !may_retransmit(context.now, record.sent_at, held_ns)
+        let interval_ns = pending.map(|record| record.strategy_state.max(suppression.initial_ns));
+        if let (Some(record), Some(interval_ns)) = (pending, interval_ns)
+            && !may_retransmit(context.now, record.sent_at, interval_ns)
         {
             context.egress.drop_packet(DropReason::Suppressed);
             sent = true;

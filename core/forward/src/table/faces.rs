@@ -15,7 +15,7 @@ pub(crate) struct Face {
     /// The slot of the face in the table, until the face is removed.
     slot: u32,
     /// Number of PIT entries that the face waits for.
-    waits_for: u32,
+    pending: u32,
 }
 
 impl Face {
@@ -28,7 +28,7 @@ impl Face {
     }
 
     pub(crate) fn pending_count(&self) -> usize {
-        self.waits_for as usize
+        self.pending as usize
     }
 
     pub(crate) fn is_local(&self) -> bool {
@@ -92,8 +92,8 @@ impl FaceTable {
 
     #[inline]
     pub(crate) fn find(&self, id: FaceId) -> Option<&Face> {
-        let guess = self.slot_cache[id.0 as usize % SLOT_CACHE_LEN];
-        match self.faces.get(guess) {
+        let cached = self.slot_cache[id.0 as usize % SLOT_CACHE_LEN];
+        match self.faces.get(cached) {
             Some(known) if known.face.id == id => Some(&known.face),
             _ => self.index(id).map(|index| &self.faces[index].face),
         }
@@ -112,8 +112,8 @@ impl FaceTable {
                 known.host = host;
             }
             None => {
-                let (slot, waits_for) = (0, 0);
-                let face = Face { id, scope, link_type, tokens, slot, waits_for };
+                let (slot, pending) = (0, 0);
+                let face = Face { id, scope, link_type, tokens, slot, pending };
                 let slot = self.faces.insert(FaceEntry { face, host, returns_tokens: [false; 2] });
                 self.faces[slot].face.slot = slot;
                 self.slot_cache[id.0 as usize % SLOT_CACHE_LEN] = slot;
@@ -151,13 +151,13 @@ impl FaceTable {
 
     /// The face waits for one more PIT entry.
     pub(crate) fn add_pending(&mut self, slot: u32) {
-        self.faces[slot].face.waits_for += 1;
+        self.faces[slot].face.pending += 1;
     }
 
     /// The face in `slot`, if it is still `id`, waits for one PIT entry less.
     pub(crate) fn remove_pending(&mut self, slot: u32, id: FaceId) {
         if let Some(known) = self.faces.get_mut(slot).filter(|known| known.face.id == id) {
-            known.face.waits_for -= 1;
+            known.face.pending -= 1;
         }
     }
 

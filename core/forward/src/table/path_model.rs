@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     /// A server with a service time of 1 ms and nothing in front of it.
-    fn served_one_by_one() -> (PathModel, Instant) {
+    fn model_of_single_server() -> (PathModel, Instant) {
         let mut model = PathModel::default();
         let mut now = Instant::from_ns(NS_PER_MS);
         for ahead in (0..8).cycle().take(800) {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn chosen_interests_form_no_standing_queue() {
-        let (mut model, mut now) = served_one_by_one();
+        let (mut model, mut now) = model_of_single_server();
         for _ in 0..4 {
             model.expect_send();
             assert!(model.on_sent());
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn required_interests_use_no_room() {
-        let (mut model, mut now) = served_one_by_one();
+        let (mut model, mut now) = model_of_single_server();
         for _ in 0..4 {
             assert!(!model.on_sent());
         }

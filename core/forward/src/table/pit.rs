@@ -363,7 +363,7 @@ impl Pit {
         record: &InRecord,
     ) -> u32 {
         let bytes = Pool::footprint(interest.len()) as u64;
-        let places = self.entries.slots();
+        let slots_before = self.entries.slots();
         let hash = query.hashes.whole;
         let has_digest = ends_in_digest(query.name);
         // Only these kinds of entries are counted by length.
@@ -383,7 +383,7 @@ impl Pit {
             records: Records::new(record, token),
             bytes: bytes as u32,
         });
-        self.bytes += bytes + u64::from(self.entries.slots() - places) * SLOT_BYTES;
+        self.bytes += bytes + u64::from(self.entries.slots() - slots_before) * SLOT_BYTES;
         self.occupied.insert(index);
         self.table.insert(hash, index);
         self.timers.schedule(index, record.expiry);
@@ -425,8 +425,8 @@ impl Pit {
         self.bytes -= u64::from(entry.bytes);
         self.occupied.remove(index);
         self.entries.discard(index);
-        let place_bytes = u64::from(self.entries.slots()) * SLOT_BYTES;
-        debug_assert!(self.bytes == place_bytes || !self.entries.is_empty());
+        let slots_bytes = u64::from(self.entries.slots()) * SLOT_BYTES;
+        debug_assert!(self.bytes == slots_bytes || !self.entries.is_empty());
         interest
     }
 

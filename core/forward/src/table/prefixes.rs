@@ -185,12 +185,12 @@ impl PrefixHashes {
     #[inline(always)]
     pub(crate) fn add(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
         if lengths != 0 {
-            self.add_some(key, name, lengths);
+            self.add_lengths(key, name, lengths);
         }
     }
 
     #[inline(never)]
-    fn add_some(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
+    fn add_lengths(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
         let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;

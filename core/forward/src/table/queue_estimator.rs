@@ -157,7 +157,7 @@ impl QueueEstimator {
         let mut fits = [(0.0, 0.0, 0.0); FITS];
         let mut servers = 1.0;
         for fit in &mut fits {
-            let (error, unloaded_ns) = misfit(seen, servers);
+            let (error, unloaded_ns) = fit_error(seen, servers);
             *fit = (error, servers, unloaded_ns);
             servers = next_servers(servers);
         }
@@ -175,7 +175,7 @@ impl QueueEstimator {
 
 /// How badly a number of servers explains the observations (position in the queue, answers, average
 /// time), and the service time that explains them best.
-fn misfit(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
+fn fit_error(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
     let per_server = 1.0 / servers;
     let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
     for &(position, answers, mean_ns) in seen {

@@ -25,8 +25,8 @@ pub(crate) struct RecentRefusals {
 
 impl RecentRefusals {
     pub(crate) fn has(&self, now: Instant, holder: Holder) -> bool {
-        let place = self.slots[Self::slot_of(holder)];
-        place.is_some_and(|(refused, until)| refused == holder && now < until)
+        let slot = self.slots[Self::slot_of(holder)];
+        slot.is_some_and(|(refused, until)| refused == holder && now < until)
     }
 
     pub(crate) fn add(&mut self, now: Instant, holder: Holder) {

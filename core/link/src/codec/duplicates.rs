@@ -91,12 +91,12 @@ mod tests {
         let now = Instant::from_ns(1);
         let count = 3 * SLOTS_MAX as u64;
         let first = u64::MAX - count / 2;
-        for place in 0..count {
-            assert!(!seen.is_duplicate(now, first.wrapping_add(place)));
+        for number in 0..count {
+            assert!(!seen.is_duplicate(now, first.wrapping_add(number)));
         }
         assert_eq!(seen.bytes(), SLOTS_MAX * size_of::<Slot>());
-        for place in count - SLOTS_MAX as u64..count {
-            assert!(seen.is_duplicate(now, first.wrapping_add(place)));
+        for number in count - SLOTS_MAX as u64..count {
+            assert!(seen.is_duplicate(now, first.wrapping_add(number)));
         }
         assert!(!seen.is_duplicate(now, first), "older than the table is long");
     }
@@ -111,8 +111,8 @@ mod tests {
         }
         assert_eq!(seen.bytes(), SLOTS_MIN * size_of::<Slot>());
         let mut seen = Duplicates::default();
-        for life in 0..20 {
-            (0..5).for_each(|number| _ = seen.is_duplicate(now, life * 1_000_003 + number));
+        for round in 0..20 {
+            (0..5).for_each(|number| _ = seen.is_duplicate(now, round * 1_000_003 + number));
         }
         assert!(seen.bytes() <= 4 * SLOTS_MIN * size_of::<Slot>(), "{} octets", seen.bytes());
     }

@@ -63,17 +63,17 @@ pub struct ExternalChoice<T: ?Sized> {
 }
 
 impl<T: ?Sized> ExternalChoice<T> {
-    /// Parses a text that chooses one of `kinds`. `what` is a description of the kinds, and the
-    /// names of the built-in ones.
+    /// Parses a text that chooses one of `kinds`. For the error, `choice` describes the kinds, and
+    /// `builtin` has the names of the built-in ones.
     pub(crate) fn read(
-        what: (&'static str, &[&'static str]),
+        (choice, builtin): (&'static str, &[&'static str]),
         text: &str,
         kinds: &[ExternalKind<T>],
     ) -> Result<Self, ChoiceError> {
         let (name, options) = split(text);
         let Some(kind) = kinds.iter().find(|kind| kind.name == name) else {
-            let (kind, name) = (what.0, name.to_owned());
-            let names = what.1.iter().copied().chain(kinds.iter().map(|kind| kind.name)).collect();
+            let (kind, name) = (choice, name.to_owned());
+            let names = builtin.iter().copied().chain(kinds.iter().map(|kind| kind.name)).collect();
             return Err(ChoiceError::Unknown { kind, name, names });
         };
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ").into();

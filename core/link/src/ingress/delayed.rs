@@ -97,12 +97,12 @@ impl DelayQueue {
         self.after_removal(longest, newest)
     }
 
-    /// The next Interest by deficit round robin that may be released by `now`. `asks_bytes` is the
+    /// The next Interest by deficit round robin that may be released by `now`. `cost_bytes` is the
     /// cost of an Interest of a flow, or `None` if the flow may release none.
     pub(super) fn pop(
         &mut self,
         now: Instant,
-        asks_bytes: impl Fn(u32) -> Option<u64>,
+        cost_bytes: impl Fn(u32) -> Option<u64>,
     ) -> Option<DelayedInterest> {
         // Two rounds are enough: a flow needs at most one quantum before it can pay for an
         // Interest.
@@ -110,9 +110,9 @@ impl DelayQueue {
             let &flow = self.round.front()?;
             let queue = &mut self.queues[flow as usize];
             let is_ready = queue.waiting.front().is_some_and(|first| first.ready_at <= now);
-            if let Some(asks_bytes) = asks_bytes(flow).filter(|_| is_ready) {
-                if queue.deficit_bytes >= asks_bytes {
-                    queue.deficit_bytes -= asks_bytes;
+            if let Some(cost_bytes) = cost_bytes(flow).filter(|_| is_ready) {
+                if queue.deficit_bytes >= cost_bytes {
+                    queue.deficit_bytes -= cost_bytes;
                     let oldest = queue.waiting.pop_front();
                     return self.after_removal(flow, oldest);
                 }

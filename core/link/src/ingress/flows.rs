@@ -195,7 +195,7 @@ impl Flows {
     }
 
     fn flow(&mut self, flow: u32) -> &mut Flow {
-        self.flows.get_mut(flow).expect("a flow is there while it needs something")
+        self.flows.get_mut(flow).expect("a flow exists while it needs something")
     }
 
     /// Removes a flow that needs nothing. If it is limited to its share, this is remembered for its
@@ -305,8 +305,8 @@ impl Flows {
             Some(entry) => {
                 // A Nack must not lower the average. Otherwise a flow could cause Nacks to get more
                 // Interests through.
-                let brought = (data_bytes > 0).then_some(data_bytes);
-                self.end_pending(&entry, brought);
+                let received_bytes = (data_bytes > 0).then_some(data_bytes);
+                self.end_pending(&entry, received_bytes);
                 Some(entry.flow)
             }
             None => self.find(self.key.hash(name.prefix(self.components).value())),
@@ -396,9 +396,9 @@ impl Flows {
 
     pub(super) fn memory_bytes(&self) -> u64 {
         let queued = self.queued.capacity() * size_of::<(u32, u64)>();
-        let holds = self.caps.capacity() * size_of::<(u64, Instant)>();
+        let caps = self.caps.capacity() * size_of::<(u64, Instant)>();
         let flows = self.by_hash.memory_bytes() + self.flows.memory_bytes();
-        (queued + holds + flows + self.pending.memory_bytes()) as u64
+        (queued + caps + flows + self.pending.memory_bytes()) as u64
     }
 
     /// Forgets unanswered Interests and queued Data. Delayed Interests stay.

@@ -97,8 +97,8 @@ impl Ingress {
 
     /// Whether an Interest is delayed now.
     pub(crate) fn has_delayed_interests(&self) -> bool {
-        let is_held = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.has_delayed_interests());
-        is_held || !self.leftover.is_empty()
+        let is_delayed = matches!(&self.shaper, Shaper::Fisp(fisp) if fisp.has_delayed_interests());
+        is_delayed || !self.leftover.is_empty()
     }
 
     /// Discards the state of Interests that are not delayed, because memory is short.

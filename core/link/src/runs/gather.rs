@@ -28,12 +28,12 @@ pub(crate) fn find_run<'a>(
     mtu: usize,
 ) -> Option<RunMatch> {
     let first = frames.next()?;
-    let is_alike = |other: &Frame| {
+    let has_same_lengths = |other: &Frame| {
         other.payload().len() == first.payload().len()
             && other.prefix().len() == first.prefix().len()
     };
     // This cheap check excludes most packets before anything is decoded.
-    if !is_interest(first) || !frames.clone().next().is_some_and(is_alike) {
+    if !is_interest(first) || !frames.clone().next().is_some_and(has_same_lengths) {
         return None;
     }
     let token_len = token_of(first)?.len();
@@ -42,7 +42,7 @@ pub(crate) fn find_run<'a>(
     let mut found = RunMatch { interests: 1, bitmap: 1 };
     for frame in frames {
         bytes += token_len;
-        if !is_alike(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
+        if !has_same_lengths(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
             break;
         }
         // Offsets must rise, because the bitmap keeps no other order.

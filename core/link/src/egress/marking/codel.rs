@@ -118,8 +118,8 @@ impl CoDel {
         self.is_marking = true;
         let lately = self.count - self.count_before;
         let memory_ns = MEMORY_INTERVALS.saturating_mul(self.options.interval_ns);
-        let goes_on = lately > 1 && now < self.next_mark.plus_ns(memory_ns);
-        self.count = if goes_on { lately } else { 1 };
+        let continues = lately > 1 && now < self.next_mark.plus_ns(memory_ns);
+        self.count = if continues { lately } else { 1 };
         self.count_before = self.count;
         self.next_mark = self.after(now);
         true
