@@ -21,8 +21,9 @@ use weir_wire::{DIGEST_SIZE, DataView, NameView, tlv};
 
 /// Data on disks. The [module documentation](super) describes how it works.
 ///
-/// The catalog knows all records; those whose write is not confirmed are also pending. Reads and
-/// operations in progress keep their own state. The devices know what is written where.
+/// `catalog` finds the record of a name, and `pending` holds the records that are not written yet.
+/// `reads` and `operations` hold what is in progress. `devices` hold the regions and queues of each
+/// disk.
 pub(crate) struct DiskTier {
     pub(super) config: DiskTierConfig,
     pub(super) devices: Vec<Device>,
@@ -35,24 +36,24 @@ pub(crate) struct DiskTier {
     pub(super) tickets: Tickets,
     /// The sequence number of the region opened last, on any disk.
     pub(super) last_sequence: u32,
-    /// Where the search for a disk to append to starts, so that ties are broken in turn.
+    /// The first disk to consider for the next append. Disks with equal queues take turns.
     pub(super) next_disk: usize,
     pub(crate) lost: LostSegments,
     /// Bytes of all regions of all disks.
     pub(super) log_bytes: u64,
     /// Counters of events. Sizes are filled in when the statistics are read.
     pub(super) stats: DiskTierStats,
-    /// Scratch: the prefixes of an object's name.
+    /// Scratch: hashes of the prefixes of an object's name.
     pub(super) path: Vec<u64>,
 }
 
-/// Fingerprints may take one part in this many of the memory for the index.
+/// The memory limit of fingerprints is that of the index divided by this.
 const FINGERPRINTS_SHARE: u64 = 16;
 
 impl DiskTier {
     pub(crate) fn new(config: DiskTierConfig) -> Self {
         let config = DiskTierConfig {
-            // An operation's slot has 16 bits, a disk number 4.
+            // The operations in progress on 16 disks share slots of 16 bits.
             depth: config.depth.clamp(1, 4095),
             ..config
         };
@@ -268,6 +269,7 @@ impl DiskTier {
 
     #[cold]
     fn lookup_by_digest(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        // The Data's own name is the query's name without the digest.
         let is_digest = query.name.last().is_some_and(|last| last.is_implicit_digest());
         let (true, Some(whole)) = (is_digest, query.hashes.parent) else { return Lookup::Miss };
         let key = key_of(query.name.parent(), whole, query.hashes.grandparent);
@@ -288,13 +290,13 @@ impl DiskTier {
         }
     }
 
-    /// The address of valid Data.
+    /// The address of the record of a key, if there is one and it is valid.
     pub(super) fn find(&mut self, key: Key) -> Option<RecordAddress> {
         self.find_recoverable(key).filter(|&address| self.is_valid(address))
     }
 
-    /// The address of Data that is valid, or that a restart would still find. Removes a stale
-    /// entry.
+    /// The address of the record of a key, if it is valid or a restart would find it. Removes any
+    /// other address from the index.
     pub(super) fn find_recoverable(&mut self, key: Key) -> Option<RecordAddress> {
         let address = self.catalog.find(key)?;
         if self.may_be_recovered(address) {
@@ -313,13 +315,14 @@ impl DiskTier {
         was_there
     }
 
-    /// The index no longer refers to the record at this address.
+    /// The index no longer refers to the record at this address: subtracts it from the counters of
+    /// its region.
     pub(super) fn uncount_record(&mut self, address: RecordAddress) {
         let Some(device) = self.devices.get_mut(usize::from(address.disk())) else { return };
         if device.is_valid(address) {
             let region = device.locate(address).0;
             let region = &mut device.regions[region];
-            debug_assert!(region.records > 0, "what leads to a region is counted there");
+            debug_assert!(region.records > 0, "a region counts its indexed records");
             region.records = region.records.saturating_sub(1);
             region.bytes = region.bytes.saturating_sub(u64::from(address.sectors()) * SECTOR_BYTES);
         }
@@ -354,6 +357,7 @@ impl DiskTier {
             return self.answer_unwritten(now, query, at);
         }
         let device = &self.devices[usize::from(address.disk())];
+        // A lookup that joins a read does not wait behind that read.
         let is_shared = self.reads.find(key, address).is_some();
         let reads_waiting = device.reads_waiting - u32::from(is_shared);
         Lookup::OnDisk(OnDisk {
