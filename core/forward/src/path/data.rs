@@ -46,7 +46,8 @@ impl Router {
     /// the entries in `matched`, or treats the Data as unsolicited.
     #[inline(always)]
     fn dispatch_data(&mut self, incoming: &IncomingData<'_>, matched: &mut Vec<u32>) {
-        // Bit set of the home shards of Interests with CanBePrefix that this Data may satisfy.
+        // Bit set of shards: the home of an Interest with CanBePrefix is the shard of its own name.
+        // This Data may satisfy Interests of these homes (`shards.rs`).
         let mut homes = 0;
         if self.egress.is_sharded() {
             if !self.content.watches.is_empty() {
@@ -80,10 +81,10 @@ impl Router {
         }
     }
 
-    /// Removes the entries whose Interest was not sent to `face`, where the Data came from. If that
-    /// face uses secret PIT tokens and the Data carries none of them, the Data may be forged, and
-    /// all entries are removed. `token` is `None` if the caller has checked the source. Returns the
-    /// reason if no entry is left.
+    /// Keeps those PIT entries in `matched` whose Interest was sent to `face`, the source of the
+    /// Data. If the face uses secret PIT tokens, Data without the token of an entry may be forged.
+    /// Then [`Self::check_token`] decides whether any entry is kept. `token` is `None` if the
+    /// caller has checked the source. Returns why the last entry was removed.
     #[inline]
     pub(crate) fn retain_sent_to(
         &mut self,
@@ -131,9 +132,9 @@ impl Router {
         None
     }
 
-    /// Whether a packet comes from the peer, on a face whose address can be forged: it carries the
-    /// PIT token of its Interest, or the peer returns no tokens. The first token that a peer
-    /// returns is recorded, here and in the other shards. From then on, packets need one.
+    /// Whether to accept a packet on a face whose address can be forged. Some peers return no PIT
+    /// tokens, so a packet is accepted without one at first. All shards record the first token that
+    /// a peer returns. From then on, a packet must carry the token of its Interest.
     pub(crate) fn check_token(
         &mut self,
         face: FaceId,
@@ -148,7 +149,7 @@ impl Router {
         has_token || !returns_tokens
     }
 
-    /// Handles Data that no Interest requested, or that was refused for this reason.
+    /// Handles Data that no Interest requested, or that was refused because of `refusal`.
     #[cold]
     #[inline(never)]
     fn on_unsolicited(
@@ -225,7 +226,7 @@ impl Router {
         backlog.is_some_and(|backlog| marks.is_next_marked(self.now, backlog))
     }
 
-    /// Whether one of these entries has bypassed a disk whose queue marks its Data.
+    /// Whether one of these Interests bypassed a disk whose queue was long enough to mark its Data.
     #[cold]
     fn is_marked_for_bypass(&self, matched: &[u32]) -> bool {
         matched.iter().any(|&index| {
