@@ -186,6 +186,7 @@ fn waiting_interest_times_out_with_a_nack() {
 #[test]
 fn waiting_interest_is_answered_on_publication() {
     let mut fixture = Fixture::waiting();
+    // Version 1 (component type 54), segment 2 (type 50).
     let segment = fixture.send_interest(interest("/a/54=%01/50=%02"));
     let prefix = fixture.send_interest(interest("/a").can_be_prefix(true));
     fixture.send_interest(interest("/b"));
@@ -279,10 +280,11 @@ fn limits_waiting_interests() {
     assert!(fixture.sent().iter().all(|(_, nack, _)| *nack == Some(NackReason::Congestion)));
 }
 
-/// Which of three Data of equal size remain after a fourth was put. The first had been requested
-/// twice, the second once.
+/// Puts four packets of equal size into a buffer for three, and returns the names that remain.
+/// Before the fourth is put, the first is requested twice and the second once.
 fn packets_left(buffer_policy: EvictionPolicy) -> Vec<String> {
     let config = ProducerConfig { buffer_bytes: 1 << 30, ..ProducerConfig::new(KEY) };
+    // Measure one packet and the next. The first may cost more, because it creates the prefix.
     let mut fixture = Fixture::new(config.clone());
     fixture.input(ProducerInput::Put(data("/a/0", &[0; 3000])));
     let one = fixture.producer.buffer_bytes();
@@ -341,8 +343,8 @@ fn counts_malformed_packets() {
     assert_eq!(fixture.sent(), []);
 }
 
-/// A random history of requesting, putting, publishing, reading and waiting. Each Interest gets at
-/// most one answer, and none after its deadline. All limits hold, and nothing remains at the end.
+/// Requests, puts, publishes, reads and waits at random. Each Interest gets at most one answer, and
+/// no Data after its deadline. All limits hold, and nothing remains at the end.
 #[test]
 fn random_history_answers_once() {
     for seed in 0..300_u64 {
@@ -408,8 +410,8 @@ fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
     assert_eq!(fixture.producer.next_wakeup(), None, "seed {seed}");
 }
 
-/// Whether an Interest was answered by a network-layer Nack (`Some(false)`), or by signed Data of
-/// ContentType Nack (`Some(true)`).
+/// Sends an Interest. Returns `Some(true)` if the answer is signed Data of ContentType Nack,
+/// `Some(false)` if it is a network-layer Nack, and `None` otherwise.
 fn is_signed_absence(fixture: &mut Fixture, interest: Interest) -> Option<bool> {
     fixture.send_interest(interest);
     let (_, header, packet) = fixture.out.packets.pop()?;
@@ -433,7 +435,8 @@ fn producer_signs_absence_of_names() {
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/none/32=metadata")), Some(true));
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/x/v=2")), Some(true));
     assert_eq!(is_signed_absence(&mut fixture, interest("/d/x/v=1/seg=2")), Some(true));
-    // A name outside its prefix, and one with existing names below it.
+    // Not signed: a name outside the producer's prefix, one with objects below it, and one with a
+    // digest.
     assert_eq!(is_signed_absence(&mut fixture, interest("/e/none")), Some(false));
     let exact = Interest::new(name("/d/x"));
     assert_eq!(is_signed_absence(&mut fixture, exact), Some(false));
@@ -454,5 +457,6 @@ fn signed_absences_are_rate_limited() {
         fixture.now = fixture.now.plus_ns(NS_PER_S);
         signed
     };
+    // At most 1000 (`SIGNED_MAX`) in each second.
     assert_eq!([signed(), signed()], [1000, 1000]);
 }
