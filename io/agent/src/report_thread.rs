@@ -53,8 +53,8 @@ struct UpdateQueue {
     pending: Option<Update>,
     /// Whether the store has more changes already.
     has_more: bool,
-    /// Updates have `BLOCKS_MAX` shifted right by this many bits. It grows when the controller
-    /// refuses an update as too large.
+    /// An update has at most `BLOCKS_MAX >> batch_shift` ranges. Grows when the controller rejects
+    /// an update, which may be too large.
     batch_shift: u32,
 }
 
@@ -88,10 +88,10 @@ impl ReportThread {
     pub(crate) fn run(mut self) {
         let config = HoldingsConfig { bytes_max: INDEX_BYTES_MAX };
         let contents = self.shared.contents.clone();
-        let begun = contents
+        let started = contents
             .track(Some(config), ROUTER_TIMEOUT)
             .and_then(|()| contents.watch_misses(self.watches, ROUTER_TIMEOUT));
-        if let Err(error) = begun {
+        if let Err(error) = started {
             tracing::warn!(
                 %error,
                 "the store reports no holdings; the controller gets none from this router"
@@ -119,7 +119,7 @@ impl ReportThread {
                 }
                 Err(error) => {
                     let pause = self.backoff.next(error.retry_after());
-                    // A taken name has been logged already.
+                    // `report` has logged already that another router uses this name.
                     if self.backoff.is_first() && !error.is_name_taken() {
                         tracing::warn!(
                             %error,
@@ -169,11 +169,11 @@ impl ReportThread {
             }
         };
         // Loads change all the time, so they alone cause no report.
-        let is_told = self
+        let is_reported = self
             .reported
             .as_ref()
-            .is_some_and(|(told, due)| is_same_but_load(told, &report) && Instant::now() < *due);
-        if is_told {
+            .is_some_and(|(last, due)| is_same_but_load(last, &report) && Instant::now() < *due);
+        if is_reported {
             return Ok(());
         }
         let is_first = self.reported.is_none();
@@ -193,7 +193,7 @@ impl ReportThread {
                 }
                 self.shared.set_name_refused(true);
             }
-            // Any other error leaves it open whether the name is taken.
+            // Other errors do not show whether another router uses the name.
             Err(_) => {}
         }
         let registered = answer?;
@@ -205,9 +205,8 @@ impl ReportThread {
             );
             self.shared.wake_point().note_reconnect();
         }
-        // Report three times within the controller's timeout. Retries must be as frequent: a
-        // restarted controller waits for its routers only as long as one timeout after the first
-        // has reported.
+        // Report three times within the controller's timeout. Retries must be as frequent: after a
+        // restart, the controller waits only one timeout from the first report of any router.
         let pause = Duration::from_nanos(registered.timeout_ns) / 3;
         self.backoff.set_max(pause);
         self.reported = Some((report, Instant::now() + pause));
@@ -290,8 +289,8 @@ impl ReportThread {
         Ok(self.updates.has_more)
     }
 
-    /// Asks the controller about large objects that applications and hosts request and the store
-    /// lacks, until the next report is due. Other routers ask about their own misses.
+    /// Until the next report is due, asks the controller about large objects that the store lacks.
+    /// Only requests of applications and hosts count: other routers ask about their own misses.
     fn handle_misses(&mut self) {
         let until = Instant::now() + self.interval;
         let mut answers = true;
@@ -300,8 +299,8 @@ impl ReportThread {
             // Wait in short steps, so that a stop is noticed.
             let mut missed = self.shared.contents.next_miss(left.min(Duration::from_millis(200)));
             let mut objects = Vec::new();
-            // Collect all waiting misses before the first question, because misses that arrive
-            // during the questions are newer.
+            // Empty the queue of misses before the first question. Questions take time, and a full
+            // queue drops misses.
             while let Some(one) = missed {
                 let counters = &self.shared.counters;
                 if !self.shared.is_own(one.ingress)
@@ -345,8 +344,8 @@ impl ReportThread {
 }
 
 impl UpdateQueue {
-    /// Makes an update of the changes of one batch. Nothing becomes pending if there are no
-    /// changes.
+    /// Makes one batch of changes the pending update. Ignores an empty batch, unless it starts a
+    /// generation.
     fn take(&mut self, generation: u64, changes: Vec<Change>) {
         let number = match self.last_accepted.generation == generation {
             true if changes.is_empty() => return,
@@ -374,12 +373,14 @@ impl UpdateQueue {
         }
     }
 
-    /// Compares the numbering with the update that the controller expects.
+    /// Compares the numbering with the update that the controller expects. Four cases:
     ///
-    /// If it expects the one after the pending update, only the answer was lost. If it expects the
-    /// pending update, or the first of a new generation is pending, the update is sent again.
-    /// Otherwise updates were lost, or another router has reported by this name, and all holdings
-    /// are reported again.
+    /// 1. It expects the update after the pending one: the pending one has arrived.
+    /// 2. It expects the update after the last accepted one: the pending one is sent again.
+    /// 3. The pending update starts a generation that the controller does not know: it is sent
+    ///    again.
+    /// 4. Otherwise updates were lost, or another router has reported under this name. All holdings
+    ///    are reported again. Before the first update there is nothing to report again.
     ///
     /// Example: updates 7.3 and 7.4 were sent, and 7.4 is pending. `expected` 7.5 means that 7.4
     /// has arrived. 7.4 means that it has not. 0.0 means that the controller has restarted.
@@ -388,12 +389,12 @@ impl UpdateQueue {
         if self.pending.as_ref().is_some_and(|update| after(update.at) == expected) {
             return self.on_accepted();
         }
-        let begins = self.pending.as_ref().is_some_and(|update| {
+        let starts_generation = self.pending.as_ref().is_some_and(|update| {
             update.at.number == 1 && update.at.generation != expected.generation
         });
         let is_next = after(self.last_accepted) == expected;
         let has_nothing = self.last_accepted == UpdateNumber::default() && self.pending.is_none();
-        if !is_next && !begins && !has_nothing {
+        if !is_next && !starts_generation && !has_nothing {
             self.restart();
             restart();
         }
@@ -462,14 +463,14 @@ mod tests {
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
         assert_eq!((updates.last_accepted, updates.pending.is_none()), (at(7, 4), true));
-        // It does not have the pending update, so that is sent again.
+        // The controller lacks the pending update, which is sent again.
         updates.take(7, some());
         assert!(!restarted(&mut updates, at(7, 5)));
         assert!(updates.pending.is_some());
-        // The controller has restarted, or another router has reported by this name.
+        // The controller has restarted, or another router has reported under this name.
         assert!(restarted(&mut updates, at(0, 0)));
         assert!(updates.pending.is_none());
-        // The first update of a new generation need not be expected.
+        // The first update of a new generation is sent again, although 0.0 is expected.
         updates.take(9, some());
         assert!(!restarted(&mut updates, at(0, 0)));
         assert_eq!(updates.pending.as_ref().unwrap().at, at(9, 1));
