@@ -1,4 +1,4 @@
-//! The faces module: the known faces, and checks of commands for them.
+//! The module `faces` of NFD's management protocol: the known faces, and checks of commands.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -56,8 +56,8 @@ impl FaceTable {
             Ok(wanted) => wanted,
             Err(refusal) => return Outcome::Reply(refusal),
         };
-        // A face that the peer opened may be to another address of this host. Only the driver
-        // knows.
+        // An on-demand face, which the peer opened, may use another local address. Only the driver
+        // knows whether it is the same face.
         let is_same = |face: &&FaceInfo| {
             face.uri == wanted.uri && face.persistency != FacePersistency::OnDemand
         };
@@ -67,7 +67,8 @@ impl FaceTable {
         }
     }
 
-    /// faces/update: of the face in the parameters, or else of the face that the command came from.
+    /// faces/update: changes the face in the parameters, or the command's ingress face if there is
+    /// none.
     pub(crate) fn update(&self, ingress: FaceId, parameters: &ControlParameters) -> Outcome {
         let face = parameters.face_id.filter(|face| *face != FaceId::INVALID).unwrap_or(ingress);
         let Some(info) = self.faces.get(&face) else {
@@ -174,6 +175,7 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     if bad_flags != 0 {
         (bad.flags, bad.mask) = (Some(bad_flags), Some(bad_flags));
     }
+    // Unicast UDP and TCP faces accept any persistency. Unix sockets accept all but on-demand.
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {
