@@ -119,7 +119,8 @@ fn axis(tree: &Tree, path: &str, table: &SweepTable) -> Result<Axis, ScenarioErr
         }
         let set = columns.iter().map(|(path, values)| (path.clone(), values[at].clone())).collect();
         let number = match &table.labels {
-            // Labels stand for all values of a point, not only the first.
+            // A point may set several values. Its label stands for all of them, so no single number
+            // describes the point.
             Some(_) => None,
             None => magnitude(first).map(|(number, of)| {
                 unit = of;
@@ -169,15 +170,15 @@ fn columns<'a>(
         }
         if count != length {
             let message = format!(
-                "`{set}` has {count} values and `{first}` has {length}; zipped lists are equally \
-                 long"
+                "`{set}` has {count} values and `{first}` has {length}; zipped lists must be \
+                 equally long"
             );
             return Err(tree.error_on(node.line, path, &message));
         }
         let table = set.split('.').next().unwrap_or_default();
         if !SWEPT.contains(&table) {
             let message = format!(
-                "the path `{set}` cannot be swept: `{table}` is not a table of the network; {}",
+                "the path `{set}` cannot be swept: `{table}` is not a table that a sweep sets; {}",
                 suggestion(table, SWEPT)
             );
             return Err(tree.error(&format!("{path}.path"), message));
@@ -186,7 +187,7 @@ fn columns<'a>(
     Ok(columns.into_iter().map(|(path, node)| (path, node.items())).collect())
 }
 
-/// The value in base units (percent for fractions), and that unit.
+/// The value as a number in its base unit, and that unit. Fractions become percent.
 fn magnitude(node: &ValueNode) -> Option<(f64, &'static str)> {
     let Value::Text(text) = &node.value else { return Some((node.number()?, "")) };
     if let Ok(share) = units::parse_probability(text) {

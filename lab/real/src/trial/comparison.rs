@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// Listens where its configuration says.
+    /// Listens on the port of its configuration, and copies the file that it serves to `served`.
     const NGINX: &str = r#"#!/usr/bin/env python3
 import re, socket, sys, time
 text = open(sys.argv[sys.argv.index("-c") + 1]).read()
@@ -113,6 +113,7 @@ open("served", "wb").write(open("www/content", "rb").read())
 time.sleep(60)
 "#;
 
+    /// A fake curl. The first transfer takes 1 ms and creates `got`, the second takes 2 ms.
     fn curl(size: u32) -> String {
         format!(
             "{SHELL}echo \"$@\" >>curl.log\n\
@@ -150,7 +151,7 @@ time.sleep(60)
         let refused = format!("{SHELL}echo refused >&2\nexit 1\n");
         let other = ["ip", "ethtool", "iperf3"].map(|name| (name, SHELL));
         let programs = FakePrograms::new(&[&[("unshare", &refused[..])], &other[..]].concat());
-        let missing = programs.answer("tcp").missing.expect("nothing is measured");
+        let missing = programs.answer("tcp").missing.expect("a reason");
         assert!(missing.contains("(refused); user namespaces, or root, are needed"), "{missing}");
     }
 
@@ -159,7 +160,7 @@ time.sleep(60)
         let programs =
             FakePrograms::new(&[("nginx", NGINX), ("curl", &curl(1000)), ("openssl", SHELL)]);
         let report = programs.answer("https");
-        // 8 and 4 Mbit/s.
+        // 1000 bytes in 1 ms and in 2 ms: 8 and 4 Mbit/s.
         assert_eq!(report.samples["goodput"], [12e6]);
         assert!((report.samples["fairness"][0] - 0.9).abs() < 1e-9, "{report:?}");
         let served = std::fs::read(programs.0.path().join("served")).expect("content");
@@ -181,7 +182,7 @@ time.sleep(60)
     #[test]
     fn missing_program_names_its_package() {
         let programs = FakePrograms::new(&[("ip", SHELL), ("unshare", SHELL)]);
-        let missing = programs.answer("tcp").missing.expect("nothing is measured");
+        let missing = programs.answer("tcp").missing.expect("a reason");
         for program in ["iperf3", "ethtool"] {
             let is_installed = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin"]
                 .iter()
