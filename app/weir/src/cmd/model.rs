@@ -18,7 +18,7 @@ use crate::table::outln;
 /// Width of PNG figures, in pixels.
 const PNG_WIDTH: u32 = 1600;
 
-/// Compute analytic models of routers and transfers, and analyse two-level experiments.
+/// Evaluate analytic models of routers and transfers, and analyse two-level factorial experiments.
 ///
 /// docs/models describes the assumptions and the methods.
 #[derive(clap::Args)]

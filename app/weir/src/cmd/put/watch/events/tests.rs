@@ -10,8 +10,8 @@ const FROM: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
 const TO: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 const REMOVE: EventKind = EventKind::Remove(RemoveKind::File);
 
-/// Applies the events, and checks for each whether it requires a scan. Returns whether the file
-/// then counts as settled: when changed just now, and when changed long ago.
+/// Applies events to one file. The flag of each event states whether it must require a scan.
+/// Returns whether the file is settled afterwards: changed just now, and changed long ago.
 fn after(events: &[(EventKind, bool)]) -> [bool; 2] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
@@ -41,9 +41,9 @@ fn file_is_settled_once_its_writer_closed() {
 fn renamed_files_and_links_count_as_settled() {
     assert_eq!(after(&[(TO, true)]), [true, true]);
     assert_eq!(after(&[(WRITE, false), (FROM, true)]), [false, true]);
-    // A link is not opened for writing.
+    // A new link: no writer opens it.
     assert_eq!(after(&[(CREATE, true)]), [false, true]);
-    // A reader opens the file.
+    // A reader opens an existing file.
     assert_eq!(after(&[(OPEN, false)]), [false, true]);
     assert_eq!(after(&[(WRITE, false), (REMOVE, true)]), [false, true]);
 }
