@@ -65,15 +65,18 @@
 //!    segment is lost, and `Store::take_lost` reports it.
 //! 8. **Lookup.** An Interest for the segment misses in memory. The filter says that a record may
 //!    exist (else it is a miss, for one cache line); the index gives its address. `Store::lookup`
-//!    returns [`OnDisk`], without waiting. The router either forwards the Interest, if the disk is
-//!    busy (bypass), or calls `Store::begin_read`. Interests for the same record share one read.
+//!    returns [`OnDisk`], without waiting. If the disk is busy and there is a next hop, the
+//!    router forwards the Interest (bypass). Otherwise it calls `Store::begin_read`. Interests for
+//!    the same record share one read.
 //! 9. **Read.** The driver reads the blocks and checks store, offset, sequence number and checksum.
 //!    A record that fails is never served, and the index forgets it. The tier also drops data that
-//!    was erased, replaced, or found different from its fingerprint meanwhile.
-//! 10. **Return.** `Store::next_finished` delivers the packet. The router compares its name with
-//!     the Interest (the index knows hashes only), sends it, and calls `Store::promote`, which puts
-//!     it into memory again. It is not queued for writing, since the disk still has it. If it was
-//!     used and its region is about to be reused, its next eviction writes it again.
+//!    was erased, replaced, or found different from its fingerprint meanwhile. Without Data from
+//!    the read, the router forwards the Interests upstream, as after a miss.
+//! 10. **Return.** `Store::next_finished` delivers the packet. The router (`path/reads.rs` of
+//!     `weir-forward`) compares its name with the Interests, because the index knows hashes only.
+//!     It calls `Store::promote`, which puts the packet into memory again, and sends it to the
+//!     consumers. The packet is not queued for writing, since the disk still has it. If it was used
+//!     and its region is about to be reused, its next eviction writes it again.
 //!
 //! # After a crash or restart
 //!

@@ -9,14 +9,15 @@
 //! order:
 //!
 //! 1. **Timeout.** The chunk is older than the retransmission timeout of RFC 6298 (smoothed round
-//!    trip plus 8 deviations), or its lifetime ends.
+//!    trip plus 8 deviations), or its lifetime ends. A controller may set a fixed timeout instead.
 //! 2. **Overtaken.** A chunk sent at least three sendings later was answered (`REORDER_ORDERS`),
 //!    *and* the chunk is older than the *reorder window*. That is the slowest recent round trip
 //!    plus a quarter of it. Both conditions are needed: the paths of NDN reorder, because a near
 //!    store answers before a far one.
-//! 3. **Probe timeout.** No packet has arrived for twice the reorder window. The oldest chunk is
-//!    sent again, once, until a packet arrives. The end of an object needs this, because no later
-//!    answers can overtake its last chunks (as in RFC 8985, 7.2).
+//! 3. **Probe timeout.** No packet has arrived for twice the reorder window, at least 10 ms, since
+//!    the chunk was sent. The oldest chunk is sent again, once, until a packet arrives. The end of
+//!    an object needs this, because no later answers can overtake its last chunks (as in RFC 8985,
+//!    7.2).
 //!
 //! The controller selects the rules with [`LossDetection`]:
 //!
@@ -46,7 +47,7 @@
 //! again at once. Its timeout would have come much later.
 //!
 //! It must never find a loss by the number of answers alone, except with the rule `AfterThree`. It
-//! must never let a stall widen the reorder window.
+//! must never let a probe timeout widen the margin of the reorder window.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
