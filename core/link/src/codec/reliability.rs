@@ -1,5 +1,5 @@
 //! NDNLPv2 reliability (NDN-FACTS 2.5): frames are numbered, acknowledged, and retransmitted when
-//! they are lost. The rules are those of NFD, so the two interoperate.
+//! they are lost. The rules follow NFD, so a link between Weir and NFD works.
 //!
 //! Sender:
 //!
@@ -11,7 +11,7 @@
 //!    were acknowledged, or if its retransmission timeout is over (RFC 6298, at least 200 ms).
 //!    When the timeout expires, it doubles. Frames sent before that moment do not double it again.
 //! 4. A lost frame is sent again with a new TxSequence, and with its old Sequence. After three
-//!    retransmissions the sender gives up its packet, and retransmits none of its fragments.
+//!    retransmissions the sender gives up its packet. It then retransmits no other fragments of it.
 //! 5. If the sender gives up eight packets in a row without an Ack, it assumes that the peer is
 //!    down or has no reliability. Each frame is then sent once, without a TxSequence. One frame a
 //!    second still gets a TxSequence, to probe the peer.
