@@ -2,7 +2,7 @@
 //! next, and compares them with the table in `docs/messages.md`. `WEIR_WRITE_MESSAGES=1` writes the
 //! table.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -331,10 +331,11 @@ fn replace_after(text: &str, mark: &str, by: &str, belong: impl Fn(char) -> bool
     replaced
 }
 
-/// The row of the table, or what is wrong with the message.
-fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
-    if code == 0 {
-        return Err(format!("{}: the command succeeds", case.title));
+/// The message as the table shows it, or what is wrong with it.
+fn shown(case: &Case, code: i32, message: &str) -> Result<String, String> {
+    let expected_code = if message.starts_with("error:") { 2 } else { 1 };
+    if code != expected_code {
+        return Err(format!("{}: exit code {code}, not {expected_code}", case.title));
     }
     for (is_wrong, why) in [
         (message.is_empty(), "no message"),
@@ -345,37 +346,38 @@ fn row(case: &Case, code: i32, message: &str) -> Result<String, String> {
             return Err(format!("{}: {why} ({:?}):\n{message}", case.title, case.next_step));
         }
     }
-    // Omit the usage and the reference to --help, which are the same for all errors about
-    // arguments, and the quoted lines of a configuration file.
+    // Omit what is the same for all errors about arguments or configuration files, and the quoted
+    // lines of a configuration file.
     let is_shown = |line: &&str| {
+        let is_reference = line.starts_with("For more information") || line.starts_with("For all");
         let is_usage = line.starts_with("Usage:") || line.starts_with("weir put --repo");
         let is_quote = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
         let is_quote = is_quote.starts_with("\\|");
-        !line.is_empty() && !is_usage && !is_quote && !line.starts_with("For more information")
+        !line.is_empty() && !is_usage && !is_quote && !is_reference
     };
     let text = message.replace('|', "\\|").replace('<', "&lt;").replace('>', "&gt;");
     let lines: Vec<&str> = text.lines().map(str::trim).filter(is_shown).collect();
-    let (Case { title, command, .. }, message) = (case, lines.join("<br>"));
-    Ok(format!("| {title} | `weir {command}` | {code} | {message} |"))
+    Ok(lines.join("<br>"))
 }
 
 const HEAD: &str = "\
 # Messages
 
-Errors of `weir`. Each says what to do next. The test `messages` runs all commands and compares the
-messages. `WEIR_WRITE_MESSAGES=1` writes this table.
+Errors of `weir`. Each says what to do next, and is listed once. The test `messages` runs the
+commands and compares the messages. `WEIR_WRITE_MESSAGES=1` writes this page.
 
 | exit code | meaning |
 |---|---|
 | 0 | success; also `weir router`, a serving `weir put` and `weir ping --serve` after Ctrl-C |
 | 1 | failure |
-| 2 | wrong arguments; the messages also show the usage and refer to `--help` |
+| 2 | wrong arguments: the message begins with `error:`, shows the usage and refers to `--help` |
 | 128 + N | stopped by signal N (130: Ctrl-C) |
 
-SITE is a folder, PORT a port.
+Errors in a configuration file also refer to `weir router --print-default-config`. SITE is a folder,
+PORT a port.
 
-| case | command | exit code | message |
-|---|---|---|---|
+| command | message |
+|---|---|
 ";
 
 #[test]
@@ -388,11 +390,15 @@ fn messages_match_the_table() {
     });
     let results = run_all(commands.collect());
     let mut table = HEAD.to_owned();
-    let mut wrong = Vec::new();
+    let (mut messages, mut wrong) = (BTreeSet::new(), Vec::new());
     for case in CASES {
         let (code, log) = &results[case.title];
-        match row(case, *code, &fixture.normalised(log)) {
-            Ok(row) => writeln!(table, "{row}").expect("a string"),
+        match shown(case, *code, &fixture.normalised(log)) {
+            Ok(message) if messages.contains(&message) => {}
+            Ok(message) => {
+                writeln!(table, "| `weir {}` | {message} |", case.command).expect("a string");
+                messages.insert(message);
+            }
             Err(why) => wrong.push(why),
         }
     }
