@@ -165,7 +165,7 @@ fn read(reader: &mut Reader<Rc<Shared>>) -> Result<(), Broken> {
 fn write(writer: &mut Writer<Rc<Shared>>, len: usize) -> Result<(), Broken> {
     let octets = [7; 2 * LEN];
     if !writer.push([&octets[..len / 3], &octets[len / 3..len]])? {
-        if writer.wait_for_room(len)? {
+        if writer.wait_for_space(len)? {
             assert!(writer.push([&octets[..len], &[]])?, "there was room");
         } else {
             // The result depends on the hostile peer. The call must not panic.

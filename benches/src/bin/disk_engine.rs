@@ -101,19 +101,19 @@ impl Driver {
     }
 
     /// Number of positions on the disk for operations of `records` records.
-    fn places(&self, records: u64) -> u64 {
+    fn slots(&self, records: u64) -> u64 {
         let data = u64::from(self.geometry.regions) * self.geometry.region_bytes;
         data / (self.record_bytes() * records)
     }
 
-    fn offset(&self, place: u64, records: u64) -> u64 {
-        self.geometry.data_offset + place * records * self.record_bytes()
+    fn offset(&self, slot: u64, records: u64) -> u64 {
+        self.geometry.data_offset + slot * records * self.record_bytes()
     }
 
     fn submit(&mut self, row: &Row) {
-        let places = self.places(row.records);
-        let place = if row.is_random { self.rng.next_u64() % places } else { self.next % places };
-        let offset = self.offset(place, row.records);
+        let slots = self.slots(row.records);
+        let slot = if row.is_random { self.rng.next_u64() % slots } else { self.next % slots };
+        let offset = self.offset(slot, row.records);
         let len = (row.records * self.record_bytes()) as u32;
         let kind = if row.is_write {
             let part = || WriteChunk::Data { packet: self.packet.clone(), fresh_until_unix_ms: 0 };
@@ -169,12 +169,12 @@ impl Driver {
     fn fill(&mut self) -> anyhow::Result<()> {
         let row = Row { is_write: true, is_random: false, records: 30, depth: 4, name: "".into() };
         self.next = 0;
-        let places = self.places(row.records);
-        self.work(&row, |begun, _| begun < places)?;
+        let slots = self.slots(row.records);
+        self.work(&row, |begun, _| begun < slots)?;
         let row = Row { records: 1, ..row };
         // The positions after the last whole group.
-        let all = self.places(1);
-        self.next = places * 30;
+        let all = self.slots(1);
+        self.next = slots * 30;
         let left = all - self.next;
         self.work(&row, |begun, _| begun < left)?;
         Ok(())
@@ -198,7 +198,7 @@ fn fio(options: &Options, row: &Row, driver: &Driver) -> anyhow::Result<f64> {
         .arg(format!("--iodepth={}", row.depth))
         .arg(format!("--direct={}", u8::from(!options.buffered)))
         .arg(format!("--offset={}", driver.geometry.data_offset))
-        .arg(format!("--size={}", driver.places(row.records) * bytes))
+        .arg(format!("--size={}", driver.slots(row.records) * bytes))
         .arg(format!("--runtime={}ms", (options.seconds * 1000.0) as u64));
     if options.fio_registered {
         command.args(["--fixedbufs", "--registerfiles"]);

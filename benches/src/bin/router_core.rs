@@ -210,7 +210,7 @@ impl Bench {
         let mut pending = VecDeque::with_capacity(args.outstanding + args.batch);
         let half = args.batch / 2;
         while pending.len() < args.outstanding {
-            pending.push_back(self.ask(next, args.interleave));
+            pending.push_back(self.request_object(next, args.interleave));
             self.handle();
         }
         let mut took = Duration::ZERO;
@@ -218,7 +218,7 @@ impl Bench {
         let mut done = 0;
         while done < args.operations {
             for _ in 0..half {
-                pending.push_back(self.ask(next, args.interleave));
+                pending.push_back(self.request_object(next, args.interleave));
             }
             for index in pending.drain(..half).collect::<Vec<_>>() {
                 self.receive(PRODUCER, &weir_benches::data(index, args.payload));
@@ -276,7 +276,7 @@ impl Bench {
     }
 
     /// Requests the next name, from `objects` objects in turn.
-    fn ask(&mut self, next: &mut u64, objects: u64) -> u64 {
+    fn request_object(&mut self, next: &mut u64, objects: u64) -> u64 {
         let names = weir_benches::NAMES_PER_PARENT;
         let (round, at) = (*next / (objects * names), *next % (objects * names));
         let index = (round * objects + at % objects) * names + at / objects;

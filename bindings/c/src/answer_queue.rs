@@ -64,7 +64,7 @@ impl AnswerQueue {
     /// # Errors
     /// The error of the answer. EMSGSIZE: the buffers are too small, and the next call gets the
     /// same answer. ENOMSG: other calls have received all answers.
-    pub(crate) fn recv(&self, room: &mut ScatterBuffer, may_wait: bool) -> Result<usize, Errno> {
+    pub(crate) fn recv(&self, buffer: &mut ScatterBuffer, may_wait: bool) -> Result<usize, Errno> {
         let got = self.source.wait(may_wait, |context| {
             let mut answers = self.answers();
             if answers.is_empty() {
@@ -77,7 +77,7 @@ impl AnswerQueue {
                 return SourcePoll { found: Poll::Pending, has_more: false };
             };
             let AnswerState::Arrived(answer) = &answers[at] else { unreachable!("it is there") };
-            let got = deliver(answer, room);
+            let got = deliver(answer, buffer);
             let is_kept = got == Err(Errno::EMSGSIZE);
             if !is_kept {
                 answers.remove(at);
@@ -91,11 +91,14 @@ impl AnswerQueue {
     }
 }
 
-fn deliver(answer: &Result<Packet, SocketError>, room: &mut ScatterBuffer) -> Result<usize, Errno> {
+fn deliver(
+    answer: &Result<Packet, SocketError>,
+    buffer: &mut ScatterBuffer,
+) -> Result<usize, Errno> {
     let packet = answer.as_ref().map_err(errno_of)?;
     let data = DataView::decode(packet).map_err(|_| Errno::EBADMSG)?;
-    match data.content.len() <= room.left() {
-        true => Ok(room.put(data.content)),
+    match data.content.len() <= buffer.left() {
+        true => Ok(buffer.put(data.content)),
         false => Err(Errno::EMSGSIZE),
     }
 }

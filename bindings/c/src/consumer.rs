@@ -63,12 +63,12 @@ impl ObjectRead {
     /// Why no more bytes follow, or why there are none now.
     pub(crate) fn recv(
         &self,
-        room: &mut ScatterBuffer,
+        buffer: &mut ScatterBuffer,
         may_wait: bool,
     ) -> Result<ReadResult, Errno> {
         let got = self.source.wait(may_wait, |context| {
             let mut reading = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            let SourcePoll { found, has_more } = reading.take(context, room);
+            let SourcePoll { found, has_more } = reading.take(context, buffer);
             SourcePoll { found, has_more }
         })?;
         match &got {
@@ -88,7 +88,7 @@ impl ReadState {
     fn take(
         &mut self,
         context: &mut Context<'_>,
-        room: &mut ScatterBuffer,
+        buffer: &mut ScatterBuffer,
     ) -> SourcePoll<Result<ReadResult, SocketError>> {
         let (mut total, mut is_after_missed) = (0, false);
         let has_more = loop {
@@ -109,7 +109,7 @@ impl ReadState {
                 break false;
             }
             let Poll::Ready(Ok(octets)) = self.reader.poll_fill_buf(context) else { break true };
-            let count = room.put(octets);
+            let count = buffer.put(octets);
             if count == 0 {
                 break true;
             }

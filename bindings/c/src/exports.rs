@@ -96,19 +96,19 @@ pub(crate) unsafe extern "C" fn icn_getsockopt(
             return Err(Errno::ENOPROTOOPT);
         }
         // SAFETY: the application promises it.
-        let room = unsafe { value(len) }? as usize;
+        let capacity = unsafe { value(len) }? as usize;
         // SAFETY: the application promises it.
-        let name = unsafe { text(to, room) }?;
+        let name = unsafe { text(to, capacity) }?;
         let found = match option {
             ICN_OFFER => socket.offer(&name_from(&name)?)?.to_vec(),
             _ => [socket.option(&name)?.as_bytes(), &[0]].concat(),
         };
-        if found.len() > room {
+        if found.len() > capacity {
             return Err(Errno::EMSGSIZE);
         }
         // SAFETY: the application promises it; the length was read above.
         unsafe {
-            ScatterBuffer::new(to, room)?.put(&found);
+            ScatterBuffer::new(to, capacity)?.put(&found);
             set(len, found.len() as socklen_t);
         }
         Ok(0)
@@ -157,10 +157,10 @@ pub(crate) unsafe extern "C" fn icn_recvfrom(
         // SAFETY: the application promises it.
         let name = name_of(&unsafe { address(addr, value(addr_len)?) }?)?;
         // SAFETY: the application promises it.
-        let mut room = unsafe { ScatterBuffer::new(to, len) }?;
+        let mut buffer = unsafe { ScatterBuffer::new(to, len) }?;
         let count = match flags & ICN_ANSWER {
-            0 => socket.recv(name, &mut room, flags)?.count,
-            _ => socket.recv_answer(&name, &mut room, flags)?,
+            0 => socket.recv(name, &mut buffer, flags)?.count,
+            _ => socket.recv_answer(&name, &mut buffer, flags)?,
         };
         Ok(count as ssize_t)
     })
@@ -208,13 +208,13 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
         // SAFETY: the application promises it.
         let header = unsafe { value(message) }?;
         // SAFETY: the application promises it.
-        let mut room = unsafe { ScatterBuffer::of(&header) }?;
+        let mut buffer = unsafe { ScatterBuffer::of(&header) }?;
         if socket.is_consumer() {
             // SAFETY: the application promises it.
             let name = name_of(&unsafe { address(header.msg_name.cast(), header.msg_namelen) }?)?;
             let (count, flags) = match flags & ICN_ANSWER {
-                0 => socket.recv(name, &mut room, flags).map(|got| (got.count, got.flags()))?,
-                _ => (socket.recv_answer(&name, &mut room, flags)?, ICN_UNVERIFIED),
+                0 => socket.recv(name, &mut buffer, flags).map(|got| (got.count, got.flags()))?,
+                _ => (socket.recv_answer(&name, &mut buffer, flags)?, ICN_UNVERIFIED),
             };
             let came =
                 ReceivedHeader { name_len: header.msg_namelen, flags, ..ReceivedHeader::default() };
@@ -226,18 +226,18 @@ pub(crate) unsafe extern "C" fn icn_recvmsg(
             return Err(Errno::EFAULT);
         }
         // SAFETY: the application promises it.
-        let mut name_room =
+        let mut name_buffer =
             unsafe { ScatterBuffer::new(header.msg_name, header.msg_namelen as usize) }?;
         let (count, name_len, offered) = socket.recv_request(flags, |request| {
             let address = address_of(request.name()).ok_or(Errno::EMSGSIZE)?;
             let parameters = request.parameters().unwrap_or_default();
-            if address.len() > name_room.left() || parameters.len() > room.left() {
+            if address.len() > name_buffer.left() || parameters.len() > buffer.left() {
                 return Err(Errno::EMSGSIZE);
             }
-            name_room.put(&address);
+            name_buffer.put(&address);
             let offered = request.offer().and_then(Result::ok);
             let offered = offered.and_then(|offer| padded_address(offer.name()));
-            Ok((room.put(parameters), address.len(), offered))
+            Ok((buffer.put(parameters), address.len(), offered))
         })?;
         let mut came =
             ReceivedHeader { name_len: name_len as socklen_t, ..ReceivedHeader::default() };

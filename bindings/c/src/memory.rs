@@ -106,9 +106,9 @@ impl ScatterBuffer {
     /// # Safety
     /// `to` is NULL or points to `len` bytes that stay writable while this value is used.
     pub(crate) unsafe fn new(to: *mut c_void, len: usize) -> Result<Self, Errno> {
-        let mut room = Self { pieces: Vec::new() };
-        room.add(to, len)?;
-        Ok(room)
+        let mut buffer = Self { pieces: Vec::new() };
+        buffer.add(to, len)?;
+        Ok(buffer)
     }
 
     /// The buffers of a message.
@@ -116,12 +116,12 @@ impl ScatterBuffer {
     /// # Safety
     /// As for [`ScatterBuffer::new`], for each buffer; the array of buffers is readable.
     pub(crate) unsafe fn of(message: &msghdr) -> Result<Self, Errno> {
-        let mut room = Self { pieces: Vec::new() };
+        let mut buffer = Self { pieces: Vec::new() };
         // SAFETY: the caller promises it.
         for piece in unsafe { iovecs(message) }? {
-            room.add(piece.iov_base, piece.iov_len)?;
+            buffer.add(piece.iov_base, piece.iov_len)?;
         }
-        Ok(room)
+        Ok(buffer)
     }
 
     fn add(&mut self, to: *mut c_void, len: usize) -> Result<(), Errno> {

@@ -161,8 +161,8 @@ impl BoundProducer {
 
     /// Takes the delivered requests for a name, because they are answered.
     pub(crate) fn take_delivered(&mut self, name: &Name) -> Vec<Request> {
-        let (asked, rest) = self.delivered.drain(..).partition(|request| request.name() == name);
+        let (taken, rest) = self.delivered.drain(..).partition(|request| request.name() == name);
         self.delivered = rest;
-        asked.into()
+        taken.into()
     }
 }

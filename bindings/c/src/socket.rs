@@ -207,11 +207,11 @@ impl Socket {
     pub(crate) fn recv(
         &self,
         name: Name,
-        room: &mut ScatterBuffer,
+        buffer: &mut ScatterBuffer,
         flags: c_int,
     ) -> Result<ReadResult, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_NEWEST)?;
-        if room.left() == 0 {
+        if buffer.left() == 0 {
             // A result of 0 must only mean the end.
             return Err(Errno::EINVAL);
         }
@@ -222,7 +222,7 @@ impl Socket {
             } => consumer.read(&self.readiness, name.clone(), settings, flags & ICN_NEWEST != 0)?,
             state => return Err(state.misused()),
         };
-        let got = read.recv(room, may_wait);
+        let got = read.recv(buffer, may_wait);
         if !matches!(got, Ok(ReadResult { count: 1.., .. }) | Err(Errno::EAGAIN))
             && let Binding::Consumer(consumer) = &mut self.state().binding
         {
@@ -247,7 +247,7 @@ impl Socket {
     pub(crate) fn recv_answer(
         &self,
         name: &Name,
-        room: &mut ScatterBuffer,
+        buffer: &mut ScatterBuffer,
         flags: c_int,
     ) -> Result<usize, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_ANSWER)?;
@@ -255,7 +255,7 @@ impl Socket {
             SocketState { binding: Binding::Consumer(consumer), .. } => consumer.answers(name)?,
             state => return Err(state.misused()),
         };
-        let got = answers.recv(room, may_wait);
+        let got = answers.recv(buffer, may_wait);
         if let Binding::Consumer(consumer) = &mut self.state().binding {
             consumer.end_answers(name);
         }

@@ -28,8 +28,8 @@ use crate::{errors, options, sessions};
 /// Maximum memory that is reserved at once for an object, even if it claims a larger size.
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
-const STREAM: &str = "what is being fetched";
-const ANSWER: &str = "what asked";
+const STREAM: &str = "this fetch";
+const ANSWER: &str = "this request";
 
 /// The user's trust settings, with advice in terms of the Python API.
 #[derive(Clone)]
@@ -318,8 +318,8 @@ impl Stream {
         let course = self.course.get_or_raise(STREAM)?;
         let Some(mut flow) = lock(&course.fetch).take() else {
             return Err(match course.is_closed.load(Ordering::Relaxed) {
-                true => errors::closed("it"),
-                false => errors::busy("it"),
+                true => errors::closed(STREAM),
+                false => errors::busy(STREAM),
             });
         };
         let result = then(&mut flow);

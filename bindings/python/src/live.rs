@@ -11,7 +11,7 @@ use crate::errors;
 use crate::process_local::ProcessLocal;
 use crate::task::Task;
 
-const WHAT: &str = "the object that grows";
+const WHAT: &str = "this growing object";
 
 /// A growing object, until it ends or is abandoned.
 #[pyclass(frozen, module = "weir._weir")]

@@ -23,7 +23,7 @@ use crate::process_local::ProcessLocal;
 use crate::producer::identity_of;
 use crate::{errors, options, sessions};
 
-const WHAT: &str = "what is put";
+const WHAT: &str = "the server of this object";
 /// Producer options without effect here, because all objects stay.
 const UNUSED: [&str; 5] =
     ["output_buffer", "output_policy", "request_wait", "requests_max", "objects_max"];

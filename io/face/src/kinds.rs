@@ -216,12 +216,12 @@ impl Socket {
 
     /// Whether free space in a full send queue is announced by input (a doorbell), not by
     /// writability of the socket.
-    pub fn signals_room_by_input(&self) -> bool {
-        matches!(self, Self::Shared(socket) if socket.signals_room_by_input())
+    pub fn signals_space_by_input(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.signals_space_by_input())
     }
 
     /// Whether the send queue was full and has space now. Check this before waiting if [space is
-    /// announced by input](Self::signals_room_by_input): the doorbell may have been read already.
+    /// announced by input](Self::signals_space_by_input): the doorbell may have been read already.
     pub fn is_writable_again(&self) -> bool {
         matches!(self, Self::Shared(socket) if socket.is_writable_again())
     }

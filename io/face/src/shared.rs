@@ -311,7 +311,7 @@ impl SharedSocket {
     }
 
     /// Whether free space in a full ring is announced by input.
-    pub(crate) fn signals_room_by_input(&self) -> bool {
+    pub(crate) fn signals_space_by_input(&self) -> bool {
         self.writes_ring
     }
 
@@ -487,7 +487,7 @@ impl Rings {
             let parts = [frame.prefix(), frame.payload()];
             while has_room && !writer.push(parts)? {
                 wakes |= writer.publish();
-                has_room = writer.wait_for_room(frame.len())?;
+                has_room = writer.wait_for_space(frame.len())?;
             }
             if !has_room {
                 break;

@@ -75,12 +75,12 @@ impl BacklogEstimate {
         // Shaping reacts to smaller backlogs than marking.
         let ignored_bytes = link.config().egress.marking.backlog_ignored_bytes();
         if link.is_shaping() || self.bytes_max > ignored_bytes {
-            return self.tell(socket, link);
+            return self.update(socket, link);
         }
         link.set_socket_backlog(self.bytes_max);
     }
 
-    pub(crate) fn tell(&mut self, socket: &Socket, link: &mut weir_link::Link) {
+    pub(crate) fn update(&mut self, socket: &Socket, link: &mut weir_link::Link) {
         self.bytes_max = self.bytes_max.min(unsent_bytes(socket));
         link.set_socket_backlog(self.bytes_max);
     }

@@ -318,7 +318,7 @@ impl StreamSocket {
 
     /// Reports the socket's present backlog to `link`. Sending reports it as well.
     pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
-        self.backlog.tell(&self.socket, link);
+        self.backlog.update(&self.socket, link);
     }
 
     fn advance(&mut self, link: &mut Link, sent: usize) {

@@ -403,7 +403,7 @@ impl UdpPort {
 
     /// Reports the socket's present backlog to `link`. Sending reports it as well.
     pub fn tell_backlog(&mut self, link: &mut Link) {
-        self.backlog.tell(&self.socket, link);
+        self.backlog.update(&self.socket, link);
     }
 
     fn destination(&self, path: UdpPath) -> Destination {

@@ -14,7 +14,7 @@ fn enqueue_batch(link: &mut Link, packet: &Packet) {
 }
 
 #[test]
-fn a_stream_allocates_nothing() {
+fn stream_allocates_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let listener =
         UnixListener::bind(&directory.path().join("nfd.sock"), UnixAccess::default()).unwrap();
@@ -42,7 +42,7 @@ fn a_stream_allocates_nothing() {
 }
 
 #[test]
-fn a_udp_port_allocates_nothing() {
+fn udp_port_allocates_nothing() {
     let any = ([127, 0, 0, 1], 0).into();
     let mut near = UdpPort::bind(any, &UdpOptions::default()).unwrap();
     let mut far = UdpPort::bind(any, &UdpOptions::default()).unwrap();

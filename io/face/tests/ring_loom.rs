@@ -159,7 +159,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
         while self.sent < to_send {
             while !self.writer.push([&[self.sent], &[!self.sent]]).unwrap() {
                 self.publish();
-                if !self.writer.wait_for_room(PACKET).unwrap() {
+                if !self.writer.wait_for_space(PACKET).unwrap() {
                     self.is_blocked = true;
                     return;
                 }
@@ -171,7 +171,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
 
     fn publish(&mut self) {
         if self.writer.publish() {
-            self.ring_bell();
+            self.ring_doorbell();
         }
         assert_eq!(self.writer.unpublished(), 0);
     }
@@ -199,7 +199,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
         assert_eq!(packet, [self.read, !self.read]);
         self.read += 1;
         if self.reader.release(PACKET as u32) {
-            self.ring_bell();
+            self.ring_doorbell();
         }
         true
     }
@@ -208,7 +208,7 @@ impl<const LEN: usize> LoomEnd<LEN> {
         &self.shared.lines[1 - self.near]
     }
 
-    fn ring_bell(&self) {
+    fn ring_doorbell(&self) {
         self.far().post(|inbox| inbox.has_bell = true);
     }
 }

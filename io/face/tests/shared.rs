@@ -248,7 +248,7 @@ fn stopped_reader_costs_bounded_queue() {
     }
     assert!(refused > 500, "24 MB do not fit into queue and ring");
     assert!(router.link.queue_bytes() <= router.link.config().egress.queue_bytes_max);
-    assert!(router.socket.signals_room_by_input() && !router.wait(Duration::ZERO));
+    assert!(router.socket.signals_space_by_input() && !router.wait(Duration::ZERO));
     let reader = std::thread::spawn(move || {
         let end = Clock::now() + PATIENCE;
         while application.packets.len() < taken.len() && Clock::now() < end {
@@ -355,14 +355,14 @@ fn rejects_unsuitable_memory() {
         router.send_and_read().unwrap();
         assert_eq!(router.packets, [data(100, 1)], "{what}");
         // The router would have switched with the first packet.
-        assert!(!router.socket.signals_room_by_input(), "{what}");
+        assert!(!router.socket.signals_space_by_input(), "{what}");
         assert_eq!(peer.received().len(), 300, "{what}");
     }
     assert_eq!((listener.memory.refused(), listener.memory.used_bytes()), (count, 0));
 }
 
 #[test]
-fn memory_keeps_its_size_and_its_pages() {
+fn memory_cannot_be_shrunk() {
     let (peer, mut router) = SharingListener::new(1 << 30).shared_hostile_peer();
     peer.expect_sealed();
     router.enqueue(&data(8000, 1));
@@ -381,7 +381,7 @@ fn incomplete_offers_change_nothing() {
     router.enqueue(&data(40, 2));
     router.send_and_read().unwrap();
     assert_eq!(router.packets, [data(40, 1)]);
-    assert!(!router.socket.signals_room_by_input() && listener.memory.used_bytes() == 0);
+    assert!(!router.socket.signals_space_by_input() && listener.memory.used_bytes() == 0);
 }
 
 #[test]
@@ -420,7 +420,7 @@ fn octets_that_are_no_packets_end_the_face() {
 
 /// Arbitrary flags and doorbells cost no more than a look at the ring.
 #[test]
-fn endless_bells_do_not_block() {
+fn endless_doorbells_do_not_block() {
     let (mut peer, mut router) = SharingListener::new(1 << 30).shared_hostile_peer();
     router.packets.clear();
     for index in 0..200 {
@@ -462,7 +462,7 @@ fn slow_close_of_a_file_blocks_no_thread() {
 
 /// Files are closed with the face and its connection; none is leaked.
 #[test]
-fn files_from_strangers_are_closed() {
+fn unexpected_files_are_closed() {
     let listener = SharingListener::new(1 << 30);
     let closes: [fn(&mut SharedEnd); 3] = [
         |router| _ = router.send_and_read(),
@@ -488,7 +488,7 @@ fn files_from_strangers_are_closed() {
 /// A frame is partly in the connection when the application empties a full ring, so the doorbell
 /// must not be inserted.
 #[test]
-fn no_bell_rings_within_a_frame() {
+fn no_doorbell_inside_partial_frame() {
     let listener = SharingListener::new(1 << 30);
     let (mut application, mut router) = listener.pair();
     for index in 0..40 {
@@ -514,7 +514,7 @@ fn no_bell_rings_within_a_frame() {
     let sent_by_application = fill(&mut application);
     let sent_by_router = fill(&mut router) - sent_by_application;
     assert!(
-        router.socket.signals_room_by_input(),
+        router.socket.signals_space_by_input(),
         "the router has gone over, and its ring is full"
     );
     let end = Clock::now() + PATIENCE;

@@ -72,7 +72,7 @@ fn reassembles_frames_split_anywhere() {
 }
 
 #[test]
-fn octets_one_by_one_come_out_whole() {
+fn reads_frame_byte_by_byte() {
     let (mut plain, mut face) = server().plain_pair();
     let packets = [data(300, 1), data(8000, 2)];
     let octets = octets_of(&link_with(&packets, LinkConfig::stream()));
@@ -105,7 +105,7 @@ fn packets_of_all_sizes_arrive_in_order() {
 }
 
 #[test]
-fn a_batch_of_small_packets_is_sent_whole() {
+fn sends_whole_batch_of_small_packets() {
     let packets: Vec<Packet> = (0..5000).map(|index| data(30 + index % 20, index)).collect();
     let (mut near, mut far) = server().pair();
     let mut link = link_with(&packets, LinkConfig::stream());

@@ -183,7 +183,7 @@ fn distinguishes_peers_of_one_port() {
 }
 
 #[test]
-fn garbage_and_oversized_datagrams_harm_nothing() {
+fn survives_garbage_and_oversized_datagrams() {
     let mut pool = Pool::new(1 << 20);
     for options in all_options() {
         let mut port = UdpPort::bind(ANY_V4, &options).unwrap();
@@ -207,7 +207,7 @@ fn garbage_and_oversized_datagrams_harm_nothing() {
 }
 
 #[test]
-fn a_peer_that_is_gone_closes_nothing() {
+fn unreachable_peer_does_not_close_port() {
     let mut pool = Pool::new(1 << 20);
     let mut port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let gone = UdpSocket::bind(ANY_V4).unwrap().local_addr().unwrap();
@@ -351,7 +351,7 @@ fn answers_from_requested_address() {
 }
 
 #[test]
-fn ipv6_ports_know_which_address_was_asked() {
+fn ipv6_ports_report_destination_address() {
     if addresses().count() < 2 {
         return;
     }

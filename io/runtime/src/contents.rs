@@ -40,7 +40,7 @@ impl Contents {
         config: Option<HoldingsConfig>,
         within: Duration,
     ) -> Result<(), ContentsError> {
-        self.ask(ContentsRequest::Track(config), within).map(drop)
+        self.request(ContentsRequest::Track(config), within).map(drop)
     }
 
     /// Lists holdings of objects below a prefix, from a cursor on. Each packet thread visits at
@@ -72,7 +72,7 @@ impl Contents {
         blocks_max: usize,
         within: Duration,
     ) -> Result<HoldingChanges, ContentsError> {
-        match self.ask(ContentsRequest::TakeChanges { blocks_max }, within)? {
+        match self.request(ContentsRequest::TakeChanges { blocks_max }, within)? {
             ContentsReply::Changes(changes) => Ok(changes),
             ContentsReply::Done | ContentsReply::Page(_) => Err(ContentsError::Stopped),
         }
@@ -80,12 +80,12 @@ impl Contents {
 
     /// Starts a new generation of changes, which reports all holdings from the beginning.
     pub fn restart_changes(&self, within: Duration) -> Result<(), ContentsError> {
-        self.ask(ContentsRequest::RestartChanges, within).map(drop)
+        self.request(ContentsRequest::RestartChanges, within).map(drop)
     }
 
     /// Stops recording changes.
     pub fn stop_changes(&self, within: Duration) -> Result<(), ContentsError> {
-        self.ask(ContentsRequest::StopChanges, within).map(drop)
+        self.request(ContentsRequest::StopChanges, within).map(drop)
     }
 
     /// Replaces the rules with those of a newer plan, in all packet threads or in none. Each thread
@@ -96,7 +96,7 @@ impl Contents {
     /// [`ContentsError::Refused`]: the previous rules stay. [`ContentsError::TimedOut`]: the new
     /// rules come into force when the threads get to them.
     pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
-        self.ask(ContentsRequest::SetRules(rules), within).map(drop)
+        self.request(ContentsRequest::SetRules(rules), within).map(drop)
     }
 
     /// Selects the misses that [`Contents::next_miss`] reports. None at the start.
@@ -105,7 +105,7 @@ impl Contents {
         watches: MissReports,
         within: Duration,
     ) -> Result<(), ContentsError> {
-        self.ask(ContentsRequest::WatchMisses(watches), within).map(drop)
+        self.request(ContentsRequest::WatchMisses(watches), within).map(drop)
     }
 
     /// Waits for the next miss of a large object; `None` on timeout. Misses of local applications
@@ -121,13 +121,13 @@ impl Contents {
         question: ContentsRequest,
         within: Duration,
     ) -> Result<ContentsPage, ContentsError> {
-        match self.ask(question, within)? {
+        match self.request(question, within)? {
             ContentsReply::Page(page) => Ok(page),
             ContentsReply::Done | ContentsReply::Changes(_) => Err(ContentsError::Stopped),
         }
     }
 
-    fn ask(
+    fn request(
         &self,
         question: ContentsRequest,
         within: Duration,

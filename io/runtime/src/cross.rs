@@ -120,8 +120,8 @@ impl ShardRings {
                     all[from].outgoing.push(None);
                     continue;
                 }
-                let bell = Arc::clone(&all[to].doorbell);
-                let (outgoing, incoming) = ring(bell, Arc::clone(&wakers[to]));
+                let doorbell = Arc::clone(&all[to].doorbell);
+                let (outgoing, incoming) = ring(doorbell, Arc::clone(&wakers[to]));
                 all[from].outgoing.push(Some(outgoing));
                 all[to].incoming.push(incoming);
             }
@@ -223,14 +223,14 @@ impl ShardRings {
     }
 }
 
-fn ring(bell: Arc<Doorbell>, waker: Arc<Waker>) -> (OutboundRing, InboundRing) {
+fn ring(doorbell: Arc<Doorbell>, waker: Arc<Waker>) -> (OutboundRing, InboundRing) {
     let (octets_in, octets_out) = RingBuffer::new(RING_BYTES);
     let (references_in, references_out) = RingBuffer::new(RING_SLOTS);
     (
         OutboundRing {
             octets: octets_in,
             references: references_in,
-            doorbell: bell,
+            doorbell,
             waker,
             needs_wake_check: false,
         },

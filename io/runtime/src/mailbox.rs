@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remote_misses_leave_room_for_local() {
+    fn remote_misses_do_not_block_local() {
         let poll = Poll::new().unwrap();
         let waker = Waker::new(poll.registry(), Token(0)).unwrap();
         let (sender, receiver) = ControlSender::new(Arc::new(waker));

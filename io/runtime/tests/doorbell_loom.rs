@@ -34,7 +34,7 @@ impl Waker {
 }
 
 struct Shared {
-    bell: Doorbell,
+    doorbell: Doorbell,
     waker: Waker,
     /// Number of messages that each other thread has sent.
     rings: [AtomicUsize; 2],
@@ -48,7 +48,7 @@ fn hand_over(threads: usize, count: usize) {
     model.preemption_bound = Some(3);
     model.check(move || {
         let shared = Arc::new(Shared {
-            bell: Doorbell::new(),
+            doorbell: Doorbell::new(),
             waker: Waker::default(),
             rings: [AtomicUsize::new(0), AtomicUsize::new(0)],
         });
@@ -59,7 +59,7 @@ fn hand_over(threads: usize, count: usize) {
                     for handed in 1..=count {
                         shared.rings[index].store(handed, Ordering::Release);
                         published();
-                        if shared.bell.must_ring() {
+                        if shared.doorbell.must_ring() {
                             shared.waker.wake();
                         }
                     }
@@ -70,11 +70,11 @@ fn hand_over(threads: usize, count: usize) {
             || -> usize { shared.rings.iter().map(|ring| ring.load(Ordering::Acquire)).sum() };
         let mut taken = handed();
         while taken < threads * count {
-            shared.bell.fall_asleep();
+            shared.doorbell.fall_asleep();
             if handed() == taken {
                 shared.waker.wait();
             }
-            shared.bell.wake_up();
+            shared.doorbell.wake_up();
             taken = handed();
         }
         for other in others {

@@ -97,7 +97,7 @@ fn forged_data_without_token_is_dropped() {
 
 /// Answers one Interest like ndnd, which terminates on a PIT token that is neither empty nor six
 /// bytes.
-fn answer_of_ndnd(frame: &[u8]) -> Option<Vec<u8>> {
+fn ndnd_answer(frame: &[u8]) -> Option<Vec<u8>> {
     let view = LpView::decode(frame).unwrap();
     // An idle packet, such as the offer of runs at the start of a connection.
     view.fragment?;
@@ -113,7 +113,7 @@ fn ndnd_over_udp(socket: &UdpSocket) {
     let mut octets = [0; 9000];
     // An empty datagram ends the neighbour.
     while let (len @ 1.., from) = socket.recv_from(&mut octets).unwrap() {
-        if let Some(answer) = answer_of_ndnd(&octets[..len]) {
+        if let Some(answer) = ndnd_answer(&octets[..len]) {
             socket.send_to(&answer, from).unwrap();
         }
     }
@@ -123,7 +123,7 @@ fn ndnd_over_tcp(stream: TcpStream) {
     let mut sending = stream.try_clone().unwrap();
     let mut peer = Peer::new(stream);
     while let Some(frame) = peer.try_frame().unwrap() {
-        if let Some(answer) = answer_of_ndnd(&frame) {
+        if let Some(answer) = ndnd_answer(&frame) {
             sending.write_all(&answer).unwrap();
         }
     }

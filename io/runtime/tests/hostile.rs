@@ -251,7 +251,7 @@ fn over_a_thousand_faces() {
 /// Interests with lifetimes of minutes, from very many ports of one host, below a prefix whose
 /// producer is silent.
 #[test]
-fn pit_flood_leaves_room_for_others() {
+fn pit_flood_spares_other_faces() {
     let router = TestRouter::start_with(|config| {
         config.threads = 3;
         config.pit_entries_max = 600;
@@ -410,7 +410,7 @@ fn threads_evict_for_each_other() {
 }
 
 #[test]
-fn metrics_tell_of_all_this() {
+fn metrics_count_all_attacks() {
     let router = TestRouter::start_with(|config| {
         config.metrics = Some("127.0.0.1:0".parse().unwrap());
     });

@@ -482,7 +482,7 @@ type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<ReceivedPacket>;
 
 /// Of 20 Interests at once, 11 request what fits into the consumer's queue (at first, 8192 bytes
 /// are expected for each), 5 may wait, and 4 are refused.
-fn ask_for_too_much(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<UnixStream>) {
+fn exceed_face_quota(kind: &str, consumer: Consumer<'_>, producer: &mut Peer<UnixStream>) {
     let names: Vec<String> = (0..20).map(|number| format!("/p/{kind}/{number}")).collect();
     for name in &names {
         consumer(Some(name));
@@ -527,7 +527,7 @@ fn shaping_holds_interests_for_queue() {
         None => Some(udp.receive()),
     };
     for (kind, consumer) in [("unix", unix), ("tcp", tcp), ("udp", udp)] {
-        ask_for_too_much(kind, consumer, &mut producer);
+        exceed_face_quota(kind, consumer, &mut producer);
     }
     let faces = router.snapshot().faces;
     let sum = |count: fn(&LinkCounters) -> u64| {

@@ -15,14 +15,14 @@ use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 fn shared(router: &TestRouter) -> HostilePeer {
     let stream = UnixStream::connect(&router.path).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut stranger = HostilePeer::new(stream);
-    stranger.offer();
+    let mut attacker = HostilePeer::new(stream);
+    attacker.offer();
     // The router switches when it has something to send.
-    stranger.send(&interest("/unrouted/some/name"));
-    stranger.wait_for_octets(nack_len(), PATIENCE);
-    stranger.switch();
+    attacker.send(&interest("/unrouted/some/name"));
+    attacker.wait_for_octets(nack_len(), PATIENCE);
+    attacker.switch();
     router.wait_until("both have gone over", |snapshot| shared_faces(snapshot) == 1);
-    stranger
+    attacker
 }
 
 /// Size of the answer to an Interest without a route.
@@ -99,19 +99,19 @@ fn nonsense_in_a_ring_closes_the_face() {
     let router = TestRouter::start();
     type Harm = fn(&mut HostilePeer);
     let harms: [(&str, Harm); 4] = [
-        ("shared-memory-broken", |stranger| stranger.set(FromApplication::Written, 1 << 30)),
-        ("shared-memory-broken", |stranger| stranger.write(&[6, 100, 1, 2])),
-        ("framing-lost", |stranger| stranger.write(&[0xff; 5000])),
-        ("shared-memory-broken", |stranger| {
-            stranger.set(FromRouter::Read, 1 << 31);
-            stranger.write(&interest("/unrouted/some/name"));
+        ("shared-memory-broken", |attacker| attacker.set(FromApplication::Written, 1 << 30)),
+        ("shared-memory-broken", |attacker| attacker.write(&[6, 100, 1, 2])),
+        ("framing-lost", |attacker| attacker.write(&[0xff; 5000])),
+        ("shared-memory-broken", |attacker| {
+            attacker.set(FromRouter::Read, 1 << 31);
+            attacker.write(&interest("/unrouted/some/name"));
         }),
     ];
     for (reason, harm) in harms {
-        let mut stranger = shared(&router);
+        let mut attacker = shared(&router);
         let before = drops(&router.snapshot(), reason);
-        harm(&mut stranger);
-        stranger.send(&[0x64, 0]);
+        harm(&mut attacker);
+        attacker.send(&[0x64, 0]);
         router.wait_until("its face is closed", |snapshot| snapshot.faces.is_empty());
         assert_eq!(drops(&router.snapshot(), reason), before + 1, "{reason}");
     }
@@ -125,15 +125,15 @@ fn excess_memory_offers_are_refused() {
     let router = TestRouter::start_with(|config| {
         config.memory_bytes_max = 16 * 2 * SHARED_BYTES as u64;
     });
-    let mut strangers: Vec<HostilePeer> =
+    let mut attackers: Vec<HostilePeer> =
         (0..3).map(|_| HostilePeer::new(UnixStream::connect(&router.path).unwrap())).collect();
-    for stranger in &mut strangers {
-        stranger.offer();
-        stranger.send(&interest("/unrouted/some/name"));
-        stranger.received();
+    for attacker in &mut attackers {
+        attacker.offer();
+        attacker.send(&interest("/unrouted/some/name"));
+        attacker.received();
     }
     assert_eq!(drops(&router.snapshot(), "shared-memory-refused"), 1);
-    strangers.clear();
+    attackers.clear();
     router.wait_until("all are gone", |snapshot| snapshot.faces.is_empty());
     shared(&router);
 }
@@ -176,10 +176,10 @@ fn metrics_cover_shared_memory() {
     // One that has not switched yet.
     let mut second = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
     let mut third = HostilePeer::new(UnixStream::connect(&router.path).unwrap());
-    for stranger in [&mut second, &mut third] {
-        stranger.offer();
-        stranger.send(&interest("/unrouted/some/name"));
-        stranger.received();
+    for attacker in [&mut second, &mut third] {
+        attacker.offer();
+        attacker.send(&interest("/unrouted/some/name"));
+        attacker.received();
     }
     expect(1, 2, [2, 1, 0]);
     first.set(FromApplication::Written, 1 << 30);

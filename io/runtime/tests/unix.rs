@@ -41,7 +41,7 @@ fn data_returns_and_is_cached() {
 /// answered 200, and the route had no effect. Without the fix, this fails every time if the control
 /// thread sleeps for 3 ms between its events and its messages.
 #[test]
-fn a_burst_of_new_faces_gets_its_routes() {
+fn burst_of_new_faces_gets_routes() {
     let router = TestRouter::start();
     let mut consumer = router.unix();
     for round in 0..20 {
@@ -161,7 +161,7 @@ fn datasets_list_faces_and_routes() {
 }
 
 #[test]
-fn routes_of_a_face_go_with_it() {
+fn closed_face_loses_its_routes() {
     let router = TestRouter::start();
     let mut producer = router.unix();
     producer.register("/gone");

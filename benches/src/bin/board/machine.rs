@@ -16,7 +16,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn here() -> Result<Self> {
+    pub(crate) fn of_this_host() -> Result<Self> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo")?;
         let processor = value_of(&cpuinfo, "model name").unwrap_or_else(|| "unknown".into());
         let meminfo = std::fs::read_to_string("/proc/meminfo")?;

@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let folder = args.records.clone().unwrap_or_else(|| machine::repository().join(RECORDS));
     let mut records = Records::read(&folder)?;
     let compared = args.compare.as_deref().map(Record::read).transpose()?;
-    let mut record = records.take_record(machine::state()?, machine::Machine::here()?);
+    let mut record = records.take_record(machine::state()?, machine::Machine::of_this_host()?);
     let programs = Programs::new()?;
     let limits = Limits::measure(&programs)?;
     let setting = BoardConfig { is_quick: args.quick, disk: args.disk.clone(), programs, limits };

@@ -16,9 +16,9 @@ use weir_wire::LpHeader;
 /// The only time that links see here.
 const START: Instant = Instant::ZERO;
 /// How long a consumer waits for an answer before it gives up all pending Interests.
-const GIVE_UP: Duration = Duration::from_millis(500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of Data of one object that a consumer requests before the next object.
-const PART: u64 = 32;
+const DATA_PER_TURN: u64 = 32;
 /// Maximum egress queue of a producer's link; more packets would be dropped.
 const QUEUE_BYTES_MAX: u64 = 1 << 20;
 
@@ -59,10 +59,13 @@ impl Interests {
             }
             Names::InOrder { first, count } => (*first, *count),
         };
-        let (part, lane) = (number / PART / self.interleave, number / PART % self.interleave);
-        let object = part / (NAMES_PER_PARENT / PART) * self.interleave + lane;
-        let segment = part % (NAMES_PER_PARENT / PART) * PART + number % PART;
-        let template = &mut self.templates[lane as usize];
+        // Turns alternate between `interleave` objects, and take each object from start to end.
+        const TURNS_PER_OBJECT: u64 = NAMES_PER_PARENT / DATA_PER_TURN;
+        let turn = number / DATA_PER_TURN;
+        let (round, template_index) = (turn / self.interleave, turn % self.interleave);
+        let object = round / TURNS_PER_OBJECT * self.interleave + template_index;
+        let segment = round % TURNS_PER_OBJECT * DATA_PER_TURN + number % DATA_PER_TURN;
+        let template = &mut self.templates[template_index as usize];
         if segment == 0 {
             *template = interest((first + object) % count * NAMES_PER_PARENT, 0);
         }
@@ -178,7 +181,7 @@ pub(crate) fn consume(
             let ran = now.duration_since(processor).as_nanos() as u64;
             shared.processor_ns.fetch_add(ran, Ordering::Relaxed);
             processor = now;
-        } else if last.elapsed() > GIVE_UP {
+        } else if last.elapsed() > ANSWER_TIMEOUT {
             shared.lost.fetch_add(under_way, Ordering::Relaxed);
             given_up += under_way;
             under_way = 0;

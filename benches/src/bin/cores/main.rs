@@ -184,10 +184,10 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
     let hosts: Vec<Host> =
         (0..count).map(|_| Host::start(args, condition, part)).collect::<anyhow::Result<_>>()?;
     let measured = if condition.mode == Mode::Forwarded {
-        beside_producers(&hosts, condition.payload, || run(args, condition, &hosts))?
+        with_producers(&hosts, condition.payload, || run(args, condition, &hosts))?
     } else {
         let fill = || hosts.iter().try_for_each(|host| host.fill(condition));
-        beside_producers(&hosts, condition.payload, fill)?;
+        with_producers(&hosts, condition.payload, fill)?;
         // The producers are gone, so only Data in the router are answered.
         let measured = run(args, condition, &hosts)?;
         let asked = measured.data_per_s * args.seconds + measured.lost;
@@ -199,7 +199,7 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
 }
 
 /// Runs a function while the producers of all routers answer.
-fn beside_producers<T>(
+fn with_producers<T>(
     hosts: &[Host],
     payload: usize,
     what: impl FnOnce() -> anyhow::Result<T>,
@@ -253,9 +253,9 @@ fn run(args: &Args, condition: Condition, hosts: &[Host]) -> anyhow::Result<Meas
             }
         }
         std::thread::sleep(WARM_UP);
-        let before = Look::now(&shared, hosts)?;
+        let before = Reading::now(&shared, hosts)?;
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
-        let after = Look::now(&shared, hosts)?;
+        let after = Reading::now(&shared, hosts)?;
         drop(stop);
         let consumers = asking.len() as f64;
         for consumer in asking {
@@ -266,7 +266,7 @@ fn run(args: &Args, condition: Condition, hosts: &[Host]) -> anyhow::Result<Meas
 }
 
 /// Counters of consumers and routers at one time.
-struct Look {
+struct Reading {
     at: Clock,
     data: u64,
     lost: u64,
@@ -275,7 +275,7 @@ struct Look {
     threads: Vec<(String, u64)>,
 }
 
-impl Look {
+impl Reading {
     fn now(shared: &Shared, hosts: &[Host]) -> anyhow::Result<Self> {
         let [data, lost, consumers_ns] = [&shared.data, &shared.lost, &shared.processor_ns]
             .map(|counter| counter.load(Ordering::Relaxed));
@@ -294,8 +294,8 @@ impl Look {
         let mut packet_threads = Vec::new();
         let mut router_ns = 0.0;
         for (name, ran_ns) in &self.threads {
-            let of_it = before.threads.iter().find(|(before, _)| before == name);
-            let ran_ns = (ran_ns - of_it.map_or(0, |(_, before)| *before)) as f64;
+            let earlier = before.threads.iter().find(|(before, _)| before == name);
+            let ran_ns = (ran_ns - earlier.map_or(0, |(_, before)| *before)) as f64;
             router_ns += ran_ns;
             if name.starts_with("weir-packet") {
                 packet_threads.push(ran_ns / took_ns);

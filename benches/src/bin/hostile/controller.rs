@@ -102,7 +102,7 @@ impl Trial {
             while begun.elapsed() < span {
                 for path in ["/health", "/v1/state"] {
                     let asked = Instant::now();
-                    let is_answered = self.ask(path).is_ok();
+                    let is_answered = self.send_request(path).is_ok();
                     times.push(if is_answered { asked.elapsed() } else { COMMAND_LIMIT });
                     answered += usize::from(is_answered);
                 }
@@ -118,7 +118,7 @@ impl Trial {
         })
     }
 
-    fn ask(&self, path: &str) -> io::Result<()> {
+    fn send_request(&self, path: &str) -> io::Result<()> {
         let mut stream = TcpStream::connect_timeout(&self.address, COMMAND_LIMIT)?;
         stream.set_read_timeout(Some(COMMAND_LIMIT))?;
         let request = format!(
@@ -134,7 +134,7 @@ impl Trial {
     }
 
     /// A connection with a small receive buffer, so that answers wait in the controller.
-    fn connect_with_little_room(&self) -> anyhow::Result<TcpStream> {
+    fn connect_with_small_buffer(&self) -> anyhow::Result<TcpStream> {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
         socket.set_recv_buffer_size(4096)?;
         socket.connect(&self.address.into())?;
@@ -154,7 +154,7 @@ impl Trial {
                 Err(error) => error.kind() == io::ErrorKind::WouldBlock,
             });
             while held.len() < CONNECTIONS / ATTACKERS && !stop.load(Ordering::Relaxed) {
-                let Ok(mut stream) = self.connect_with_little_room() else { break };
+                let Ok(mut stream) = self.connect_with_small_buffer() else { break };
                 if stream.set_nonblocking(true).is_err() {
                     break;
                 }

@@ -378,13 +378,13 @@ impl Target {
                 let silent = register(None, &self.socket, "/silent", TEST_TIMEOUT)?;
                 let ports = self.ports(attack, sources)?;
                 thread::scope(|scope| {
-                    scope.spawn(|| swallow(&silent, stop));
+                    scope.spawn(|| read_and_discard(&silent, stop));
                     let more = bytes.saturating_sub(60);
                     let packet = |number| interest(&[b"silent"], number, lifetime_ms, more);
                     pace(rate, stop, |number| send(&ports, number, &packet(number)))
                 })
             }
-            Sends::Deaf => self.ask_and_never_read(attack, stop),
+            Sends::Deaf => self.request_and_never_read(attack, stop),
             Sends::Fragments => {
                 let ports = self.ports(attack, sources)?;
                 pace(rate, stop, |number| send(&ports, number, &first_fragment(number)))
@@ -433,7 +433,7 @@ impl Target {
         }
     }
 
-    fn ask_and_never_read(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
+    fn request_and_never_read(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
         let producer = register(None, &self.socket, "/large", TEST_TIMEOUT)?;
         let mut peers: Vec<TcpStream> =
             (0..attack.sources).filter_map(|index| self.connect(attack, index.into())).collect();
@@ -467,7 +467,7 @@ impl Target {
         tlv(23, &[0; 32], &mut long);
         let long = wrapped(6, &long);
         thread::scope(|scope| {
-            scope.spawn(|| swallow(&silent, stop));
+            scope.spawn(|| read_and_discard(&silent, stop));
             // One Interest of each length. None matches the Data: the last component differs.
             for components in 1..COMPONENTS - 1 {
                 let mut value = Vec::new();
@@ -520,7 +520,7 @@ fn ignore_full(sent: io::Result<()>) -> anyhow::Result<()> {
 }
 
 /// A producer that reads and never answers.
-fn swallow(mut stream: &UnixStream, stop: &AtomicBool) {
+fn read_and_discard(mut stream: &UnixStream, stop: &AtomicBool) {
     let mut octets = vec![0; 1 << 16];
     let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
     while !stop.load(Ordering::Relaxed) {

@@ -106,7 +106,7 @@ impl<M: Memory> Writer<M> {
 
     /// Announces that the writer waits for space for `len` bytes. Returns whether there is space by
     /// now; otherwise the reader will wake this side.
-    pub(crate) fn wait_for_room(&mut self, len: usize) -> Result<bool, Broken> {
+    pub(crate) fn wait_for_space(&mut self, len: usize) -> Result<bool, Broken> {
         let marks = self.memory.marks();
         marks.writer.0.swap(WRITER_WAITING, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -34,12 +34,12 @@ impl Erasures {
         let shards = (0..self.workers.count()).collect();
         let transaction = self.next_transaction;
         self.next_transaction += 1;
-        self.ask_next(transaction, Job { txn, prefix, left: limit, erased: 0, shards });
+        self.send_to_next_shard(transaction, Job { txn, prefix, left: limit, erased: 0, shards });
     }
 
     /// Sends the erasure to the next shard. Returns the answer to the manager when no shard is
     /// left.
-    fn ask_next(&mut self, transaction: u64, mut job: Job) -> Option<ManagerInput> {
+    fn send_to_next_shard(&mut self, transaction: u64, mut job: Job) -> Option<ManagerInput> {
         let Some(shard) = job.shards.pop() else {
             return Some(job.answer(false));
         };
@@ -62,7 +62,7 @@ impl Erasures {
         if limit_reached {
             return Some(job.answer(true));
         }
-        self.ask_next(transaction, job)
+        self.send_to_next_shard(transaction, job)
     }
 }
 

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parties_read_as_a_list() {
+    fn describes_groups_as_list() {
         let operators = |own_user, group| Operators { own_user, group, loopback: false };
         assert_eq!(operators(0, None).describe(), "root");
         assert_eq!(operators(4_000_000_001, None).describe(), "root and user 4000000001");

@@ -36,7 +36,7 @@ impl Siblings {
         Self { index, key, rings, queues, owners: HashMap::default() }
     }
 
-    fn others(&self) -> impl Iterator<Item = u16> + use<> {
+    fn other_shards(&self) -> impl Iterator<Item = u16> + use<> {
         let index = self.index;
         (0..self.queues.len() as u16).filter(move |&other| other != index)
     }
@@ -70,7 +70,7 @@ impl Siblings {
 
     /// A neighbour's signal concerns every shard.
     pub(super) fn send_signal(&mut self, face: FaceId, signal: HopSignal, pool: &mut Pool) {
-        for other in self.others() {
+        for other in self.other_shards() {
             self.rings.push(other, RingMessage::SignalIn { face, signal }, pool);
         }
     }
@@ -91,7 +91,7 @@ impl Siblings {
 
     /// Announces a new face of this thread to the other threads.
     pub(super) fn announce(&self, id: FaceId, attributes: FaceAttributes) {
-        for other in self.others() {
+        for other in self.other_shards() {
             self.send(other, ToWorker::AddRemoteFace { id, attributes, owner: self.index });
         }
     }
@@ -116,7 +116,7 @@ impl Siblings {
     pub(super) fn hand_over(&mut self, to: u16, face: Face, socket: NewSocket) {
         let id = face.id;
         self.owners.insert(id, to);
-        for other in self.others().filter(|&other| other != to) {
+        for other in self.other_shards().filter(|&other| other != to) {
             self.send(other, ToWorker::FaceMoved { id, owner: to });
         }
         self.send(to, ToWorker::AdoptFace { face: Box::new(face), socket: Box::new(socket) });
@@ -125,7 +125,7 @@ impl Siblings {
 
     /// Asks each other thread to evict a face of this class.
     pub(super) fn request_eviction(&mut self, class: FaceClass) {
-        for other in self.others() {
+        for other in self.other_shards() {
             self.send(other, ToWorker::Evict(class));
             self.rings.mark_for_wake(other);
         }
