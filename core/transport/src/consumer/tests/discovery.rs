@@ -29,7 +29,7 @@ fn requests_fresh_metadata_after_bad() {
     type Corrupt = fn(&mut Fixture, &Name);
     let corruptions: [(Corrupt, &str); 4] = [
         (|fixture, name| drop(fixture.data(name)), "Metadata {"),
-        (|fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
+        (|fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))), "ForeignMetadata {"),
         (
             |fixture, name| {
                 fixture.data_with(name, &metadata_of("/a/54=%01"));
@@ -86,7 +86,7 @@ fn reports_reason_for_refused_metadata() {
         };
     }
     let events = fixture.events();
-    assert!(events[0].starts_with("Failed(Elsewhere {"), "{events:?}");
+    assert!(events[0].starts_with("Failed(ForeignMetadata {"), "{events:?}");
 }
 
 /// A Nack of another Interest does not mean that the producer is down.
@@ -118,9 +118,9 @@ fn latest() -> Target {
 fn rejects_metadata_of_other_object() {
     let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
     for (content, wanted) in [
-        (metadata_of("/elsewhere/54=%01"), "names /elsewhere"),
+        (metadata_of("/elsewhere/54=%01"), "name /elsewhere"),
         (vec![1, 2, 3], "malformed"),
-        (metadata_of("/a"), "names no version"),
+        (metadata_of("/a"), "has no version"),
     ] {
         let mut fixture = Fixture::new(latest(), ConsumerConfig::default());
         for _ in 0..5 {
@@ -154,7 +154,7 @@ fn retries_remote_missing_route() {
         };
     }
     let events = fixture.events();
-    assert!(events[0].starts_with("Failed(NoRouteBeyond("), "{events:?}");
+    assert!(events[0].starts_with("Failed(NoRouteFurtherOn("), "{events:?}");
     let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
     assert!(waited.contains(&fixture.now.as_ns()), "{:?}", fixture.now);
 }
