@@ -28,7 +28,7 @@ pub struct RouterConfig {
     /// Maximum number of PIT entries. When the PIT is full, the host or the prefix with the largest
     /// share loses entries to others. Their downstreams receive a Congestion Nack.
     pub pit_entries_max: usize,
-    /// Maximum memory of PIT entries, in bytes. When it is used up, the same eviction applies.
+    /// Maximum memory of PIT entries, in bytes. When it is used up, entries are evicted as well.
     pub pit_bytes_max: u64,
     /// Maximum lifetime of an Interest from another host, ns.
     pub remote_lifetime_ns_max: u64,

@@ -173,9 +173,9 @@ impl Tables {
         drawn
     }
 
-    /// The holder of an entry; `None` if all its downstreams have closed. With several downstreams
-    /// the entry counts for the one that is best protected: a local one, or the one with the fewest
-    /// entries.
+    /// The holder of an entry; `None` if all its downstreams have closed. An entry with several
+    /// downstreams counts for a local downstream, or otherwise for the downstream whose face has
+    /// the fewest entries.
     fn sampled(&self, index: u32) -> Option<Sampled> {
         let entry = self.pit.entry(index);
         let name = NameView::from_value(entry.name_value()).expect("the PIT holds valid names");

@@ -69,8 +69,8 @@ pub mod types {
     /// Weir's own, after the fields of FaceStatus, and even, so other programs skip it: the policy
     /// of congestion marks, if it is not NFD's.
     pub(crate) const MARKING_POLICY: u32 = 0xf5a0;
-    /// Weir's own, as [`MARKING_POLICY`]: frames received with several Interests, these Interests,
-    /// and both of what was sent.
+    /// Weir's own, as [`MARKING_POLICY`]: received frames with several Interests, these Interests,
+    /// and the same two numbers for sent frames.
     pub(crate) const N_IN_RUNS: u32 = 0xf5a2;
     /// See [`N_IN_RUNS`].
     pub(crate) const N_IN_RUN_INTERESTS: u32 = 0xf5a4;

@@ -96,8 +96,8 @@ impl StrategyTable {
     }
 
     /// The full name of the strategy that `name` denotes, or the refusal. Without a version, it is
-    /// the highest one. With a version, it is the same one. A higher version could replace it if it
-    /// declared so, but none of Weir's strategies does.
+    /// the highest one. With a version, it is the same one. NFD also allows a higher version that
+    /// declares itself compatible, but Weir's strategies declare none.
     fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
         let version_at = (1..name.component_count()).rev().find(|at| {
             name.component(*at).is_some_and(|component| component.as_version().is_some())

@@ -83,13 +83,14 @@ pub trait Signer: Send + Sync {
 
 /// Verifies signatures with one key.
 pub trait Verifier: Send + Sync {
-    /// The algorithm of the key. Packets that name another one are refused at once.
+    /// The algorithm of the key. Packets with another type are refused without verification.
     fn signature_type(&self) -> SignatureType;
 
     /// Checks that `signature` is this key's signature of the concatenation of `portions`.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError>;
 
-    /// Verifies several pairs of bytes and signature. Some algorithms are faster for many at once.
+    /// Verifies several pairs of bytes and signature. Some algorithms verify many signatures
+    /// together faster.
     fn verify_each(&self, signed: &[(&[u8], &[u8])]) -> Vec<bool> {
         let is_good = |&(octets, signature): &(_, _)| self.verify(&[octets], signature).is_ok();
         signed.iter().map(is_good).collect()

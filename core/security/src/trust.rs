@@ -1,6 +1,7 @@
 //! Trust: anchors with the hierarchical name rule, and trust on first use.
 //!
-//! Both are pure functions of what is known. Their callers fetch certificates and ask the user.
+//! Both depend only on their arguments and on the certificates that they hold. Their callers fetch
+//! certificates and ask the user.
 
 mod policy;
 

@@ -73,8 +73,8 @@ impl DiskState {
         QueueDecision::Wait { is_over_threshold, is_marked }
     }
 
-    /// Whether all Data of Interests that find a queue of this length is marked, for any
-    /// decision.
+    /// Whether an Interest's Data is marked because of a queue of this length, whether the Interest
+    /// waits or not.
     pub(crate) fn is_marked_by_queue(&self, queue: u32) -> bool {
         self.policy.mark == Mark::Ecn && queue >= self.threshold
     }

@@ -127,7 +127,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether one more Interest may bypass a disk to `face`, judged by those that have done so.
+    /// Whether the window of `face` has room for one more bypassing Interest.
     pub(crate) fn has_window(&self, face: &Face) -> bool {
         let known = self.by_slot.get(face.slot() as usize);
         known.is_none_or(|neighbour| {
@@ -147,8 +147,8 @@ impl Neighbours {
     }
 
     /// Sends the signals that are due. `is_over` means that the queue of the store is over its
-    /// threshold. Each neighbour receives at most one signal in a period. A queue that swings
-    /// around the threshold then costs no more than one that stays above it.
+    /// threshold. Each neighbour receives at most one signal in a period. So a queue that crosses
+    /// the threshold often causes no more signals than a queue that stays above it.
     pub(crate) fn announce(
         &mut self,
         now: Instant,

@@ -93,6 +93,8 @@ impl VirtualQueue {
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
         self.disk_ns += disk.returned * disk.interval_ns;
+        // Interests of others that arrive while this router's work is served wait for the remaining
+        // work.
         let busy_ns = self.path_ns.min(elapsed_ns);
         self.hop_wait_ns += path.cross_rate * (self.path_ns - busy_ns / 2.0) * busy_ns;
         self.path_ns -= busy_ns;
@@ -105,6 +107,7 @@ impl VirtualQueue {
         self.read_time_ns *= keep;
         self.hop_wait_ns *= keep;
         self.bypassed *= keep;
+        // Whether the virtual queue is shorter than the threshold, in reads.
         let is_below = self.disk_ns <= disk.interval_ns * (f64::from(threshold) - 1.0);
         if is_below {
             self.disk_ns += disk.service_ns;

@@ -90,8 +90,8 @@ impl WriteMarks {
     }
 }
 
-/// A smaller share changes in smaller steps (RFC 8033, 4.2). Its smallest steps are left out,
-/// because a backlog that begins to grow must be noticed at once.
+/// A smaller share changes in smaller steps (RFC 8033, 4.2). The smallest steps of the RFC are left
+/// out, because the first growth of a backlog must have an effect immediately.
 fn scale(share: f64) -> f64 {
     match share {
         ..0.01 => 1.0 / 8.0,

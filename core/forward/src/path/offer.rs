@@ -56,8 +56,8 @@ impl Router {
         });
     }
 
-    /// Hands Data over to another shard if it belongs there: its PIT token was not that of an
-    /// Interest for its name. Returns whether it did.
+    /// Hands Data over to the shard of its name, if a wrong PIT token has led it to this shard.
+    /// Returns whether it did.
     #[cold]
     #[inline(never)]
     pub(crate) fn hand_over_misrouted(&mut self, incoming: &IncomingData<'_>) -> bool {

@@ -205,7 +205,8 @@ pub(super) fn lengthen_suppression(suppression: &Suppression, context: &mut Cont
 }
 
 /// Handles a retransmission of a [pending](is_pending) entry. If it does not come too early, it
-/// goes to a next hop that is not in use, or to the one that was used longest ago.
+/// goes to an unused next hop. If all are in use, it goes to the hop whose last transmission is the
+/// oldest.
 pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context<'_>) {
     if is_suppressed(suppression, context) {
         return;

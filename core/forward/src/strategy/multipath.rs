@@ -13,8 +13,8 @@
 //! - A refused Interest goes to another next hop at once. A retransmission goes to a next hop that
 //!   has not received it. A segment with an owner goes to the owner again, unless the owner has
 //!   sent nothing for a second, or has not answered this Interest within a second.
-//! - An owner that has left three segments of its range unanswered is not waited for any more,
-//!   until it has delivered some hundreds of others.
+//! - If an owner leaves three segments of its range unanswered, the strategy no longer waits for
+//!   it, until it has delivered some hundreds of others.
 //!
 //! Each shard counts turns and Interests in flight on its own (decision 0023).
 
@@ -52,7 +52,7 @@ const ROUND_TRIPS_MAX: u64 = 2;
 const OWNER_WAIT_MIN_NS: u64 = NS_PER_S;
 /// Maximum time to wait. Otherwise an owner could set its own limit by delaying its answers.
 const OWNER_WAIT_MAX_NS: u64 = 2 * NS_PER_S;
-/// Number of unanswered segments after which an owner is not waited for any more.
+/// Number of unanswered segments after which the strategy no longer waits for an owner.
 const UNANSWERED_MAX: u32 = 3;
 
 /// The strategy without parameters.

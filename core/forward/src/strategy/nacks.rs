@@ -5,8 +5,8 @@ use weir_wire::NackReason;
 
 use crate::table::pit::PitEntry;
 
-/// The state of an entry after a Nack: all upstreams have refused, only one that is also a
-/// downstream has not, or some may still answer (NFD, ProcessNack).
+/// The state of an entry after a Nack (NFD, ProcessNack). `OnlyDownstreamLeft` means that the last
+/// upstream which has not refused is also a downstream.
 pub(crate) enum NackVerdict {
     AllRefused(NackReason),
     OnlyDownstreamLeft(FaceId, NackReason),

@@ -60,8 +60,8 @@ pub(crate) struct PathModel {
     /// Until then, Data may arrive that answers an earlier Interest of the same name.
     stray_until: Instant,
     mean_ns: Mean,
-    /// What remains of round-trip times without the base and this router's own queue, ns: the wait
-    /// for others.
+    /// The wait for others, ns: round-trip times without the base and without the wait behind this
+    /// router's own Interests.
     cross_wait_ns: Mean,
     /// The difference between two round-trip times, if the second Interest was sent before the
     /// first was served. With a queue it is one service time.
@@ -150,6 +150,7 @@ impl PathModel {
     /// round-trip time.
     pub(crate) fn on_answer(&mut self, now: Instant, since: Instant, ahead: u32, is_data: bool) {
         let took_ns = now.ns_since(since).max(1) as f64;
+        // This may be late Data of an earlier Interest, or a refusal from nearby.
         if took_ns < self.base_ns && (now < self.stray_until || !is_data) {
             return;
         }
@@ -164,9 +165,12 @@ impl PathModel {
         let elapsed_ns = now.ns_since(self.answered_at) as f64;
         self.answered_at = now;
         let gain = elapsed_ns / (elapsed_ns + ROUND_TRIPS * self.mean_ns.value);
+        // What the base and this router's own queue do not explain, others have caused.
         let rest_ns = took_ns - self.base_ns - self.own_wait_ns(ahead);
         self.cross_wait_ns.add(rest_ns, gain.max(1e-9));
         if let Some((last_since, last_ns)) = self.last.replace((since, took_ns)) {
+            // The second Interest was sent while the first one still waited, so it was served next.
+            // The two differ by one service time.
             let is_behind = (since.ns_since(last_since) as f64) < last_ns - self.base_ns;
             if since >= last_since && is_behind {
                 self.step_ns.add((took_ns - last_ns).abs(), 1.0 / ANSWERS);
@@ -209,6 +213,7 @@ impl PathModel {
             self.least_in_flight = [self.least_in_flight[1], self.chosen_in_flight];
             self.span_began = now;
         }
+        // What has never left in two periods is a standing queue.
         let staying = f64::from(self.least_in_flight[0].min(self.least_in_flight[1]));
         let room = (self.base_ns / interval_ns).max(1.0);
         self.is_full = staying > if self.is_full { room / 2.0 } else { room };

@@ -113,7 +113,7 @@ const SPARES_MAX: usize = 1024;
 /// its share of the hash table at its emptiest.
 const SLOT_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
-/// Memory of each downstream after the first, in a vector that is half empty.
+/// Memory of each downstream after the first, in bytes. Up to half of their vector is unused.
 const DOWNSTREAM_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
 /// Memory of each upstream after the first.
 const UPSTREAM_BYTES: u64 = 2 * size_of::<OutRecord>() as u64;

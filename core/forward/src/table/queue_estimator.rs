@@ -80,6 +80,7 @@ fn bucket_of(number: u32) -> usize {
     if number < EXACT {
         return number as usize;
     }
+    // The highest bit selects the octave, and the three bits below it one of its eight buckets.
     let octave = number.ilog2();
     let part = (number >> (octave - 3)) & 7;
     ((EXACT + 8 * (octave - 4) + part) as usize).min(BUCKETS - 1)
@@ -162,6 +163,7 @@ impl QueueEstimator {
             servers = next_servers(servers);
         }
         let least = fits.iter().fold(f64::INFINITY, |least, fit| least.min(fit.0));
+        // Numbers of servers that explain the answers about equally well.
         let mut fitting = fits.iter().filter(|fit| fit.0 <= least + MARGIN);
         let chosen = match self.preferred {
             ServerPreference::Fewest => fitting.next(),
@@ -176,6 +178,8 @@ impl QueueEstimator {
 /// How badly a number of servers explains the observations (position in the queue, answers, average
 /// time), and the service time that explains them best.
 fn fit_error(seen: &[(f64, f64, f64)], servers: f64) -> (f64, f64) {
+    // Each bucket gives an estimate of the service time. Their weighted mean is the best one, and
+    // their relative variance is the error.
     let per_server = 1.0 / servers;
     let (mut all, mut sum, mut sum_of_squares) = (0.0, 0.0, 0.0);
     for &(position, answers, mean_ns) in seen {

@@ -182,7 +182,7 @@ impl Records {
         here.into_iter().chain(listed)
     }
 
-    /// The in-records as a slice, which is faster. `here` is that of
+    /// The in-records as a slice, which is faster. `here` is the result of
     /// [`Records::inline_downstream`].
     #[inline(always)]
     pub(crate) fn all_downstreams<'a>(&'a self, here: &'a [InRecord; 1]) -> &'a [InRecord] {

@@ -42,8 +42,8 @@ pub struct CodecConfig {
     pub unacknowledged_bytes_max: u64,
     /// Whether one frame may carry several Interests. With reliability, none is sent so.
     pub runs: RunsConfig,
-    /// Sequence number of the first fragment. A random one keeps the fragments of a restarted
-    /// router apart from those that it sent earlier.
+    /// Sequence number of the first fragment. With a random start, peers do not combine fragments
+    /// from before and after a restart of this router.
     pub sequence_start: u64,
 }
 

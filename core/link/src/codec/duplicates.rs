@@ -10,17 +10,17 @@ const SLOTS_MIN: usize = 64;
 /// 16,000 frames a second. A duplicate of an older one is accepted, as without reliability.
 const SLOTS_MAX: usize = 1 << 14;
 
-/// If fewer than one in this many slots is used, two Sequences in the same slot do not come from
-/// one sender that counts up.
+/// A sender that counts up fills the slots in order. If two Sequences collide although fewer than
+/// one in this many slots is used, someone has chosen them, and a larger table would not help.
 const SPARSE_DIVISOR: usize = 8;
 
 /// The Sequences that were received recently. A sender counts up, so two Sequences with the same
 /// low bits are far apart. A table indexed by the low bits therefore replaces the oldest ones
-/// first, for any number that a sender starts or restarts with.
+/// first. This does not depend on the first number of a sender.
 #[derive(Debug, Default)]
 pub(super) struct Duplicates {
     slots: Vec<Slot>,
-    /// About the number of used slots.
+    /// Approximate number of used slots.
     known: usize,
 }
 
@@ -38,8 +38,8 @@ impl Duplicates {
         }
         let mut at = self.slot_of(sequence);
         let is_known = |slot: &Slot| now < slot.forgotten_at;
-        // A nearly empty table is long enough, even if two Sequences collide: an attacker can
-        // choose both.
+        // The table grows only if it is well filled. Otherwise an attacker could make it grow with
+        // two Sequences that collide.
         while is_known(&self.slots[at])
             && self.slots[at].sequence != sequence
             && SPARSE_DIVISOR * self.known >= self.slots.len()

@@ -10,7 +10,8 @@ use crate::counters::{DropCounters, LinkDrop};
 
 /// Memory of a partial packet in bytes, without its buffer and its early fragments.
 const PARTIAL_BYTES: usize = 2 * size_of::<PartialPacket>();
-/// Memory of an early fragment's place in its list, which doubles as it grows, in bytes.
+/// Memory of an early fragment in its list, in bytes. Up to half of the list is unused, because the
+/// list doubles when it grows.
 const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
 /// Number of early-fragment lists that are kept for reuse, and their maximum length.
 const SPARE_LISTS_MAX: usize = 4;
@@ -49,7 +50,7 @@ pub(crate) struct ReassembledPacket {
 ///    or if it has no Sequence. It is also refused if the packet is known with another FragCount,
 ///    or already has this fragment.
 /// 3. If there are too many partial packets, or they use too much memory, those that have been idle
-///    longest are dropped. The packet of this fragment is never dropped for itself.
+///    longest are dropped, but not the packet of this fragment.
 /// 4. For a new packet, one buffer is allocated. Its size follows from the first fragment that
 ///    arrives: `(length + 64) * FragCount`, at most 8800 bytes.
 /// 5. If all fragments together exceed the largest packet (8800 bytes), the packet is dropped.
@@ -63,8 +64,8 @@ pub(crate) struct ReassembledPacket {
 /// arrive as 100, 102, 101, 103. Fragment 0 is appended. Fragment 2 is early. Fragment 1 is
 /// appended, and then fragment 2 from `early`. Fragment 3 completes the packet.
 ///
-/// What this must never do: combine fragments of two packets; keep a receive block in use (all
-/// fragments are copied); or use more memory than configured, except for one packet.
+/// It must never combine fragments of two packets, keep a receive block in use (all fragments are
+/// copied), or use more memory than configured, except for the packet of the latest fragment.
 ///
 /// Identifiers and deadlines are stored in columns of their own. Every fragment searches the
 /// identifiers, and a full table searches the deadlines.
@@ -83,10 +84,11 @@ pub(crate) struct Reassembly {
 struct PartialPacket {
     /// The header of fragment 0, when it has arrived.
     header: Option<(LpHeader, HeaderExtras)>,
-    /// The combined marks of all fragments. NFD may mark any fragment, and no mark may be lost.
+    /// The marks of all fragments, combined by OR. NFD may mark any fragment, and no mark may be
+    /// lost.
     congestion_mark: u64,
     frag_count: u32,
-    /// Fragments 0 up to this one, exclusive, are in `buffer`.
+    /// Number of fragments in `buffer`: all from 0 up to the first gap.
     appended: u32,
     /// Fragments beyond a gap, highest index first. They are copies, so they keep no receive block
     /// in use.

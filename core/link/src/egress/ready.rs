@@ -8,7 +8,8 @@ use crate::runs;
 /// Charge for a packet in memory besides its own bytes, so that a queue of tiny packets is limited
 /// too.
 const PACKET_CHARGE_BYTES: u64 = 96;
-/// Memory of a frame beyond its charge: its place in a list that doubles as it grows.
+/// Memory of a frame in the list, in bytes, beyond its charge. Up to half of the list is unused,
+/// because the list doubles when it grows.
 const FRAME_EXTRA_BYTES: u64 = 128;
 
 /// The size of queued packets. Bytes on the wire and bytes of memory are counted separately.

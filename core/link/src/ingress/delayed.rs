@@ -10,8 +10,8 @@ use weir_wire::lp::LpHeader;
 
 use super::flows::ShapedInterest;
 
-/// What a flow may request in one round. Not less than the largest Data, so each flow can release
-/// an Interest when its turn comes.
+/// Bytes of Data that a flow may request in one round. This is at least the size of the largest
+/// Data, so each flow can release an Interest in its turn.
 const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
 /// Approximate memory of a delayed Interest besides its own bytes.
 const CHARGE_BYTES: u64 = 320;

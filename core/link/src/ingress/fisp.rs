@@ -18,7 +18,8 @@ pub(crate) enum ShapingOutcome {
     /// The forwarder gets it now.
     Pass(LpHeader, Packet),
     Delay,
-    /// Too many Interests are delayed. One is refused: the new one, or another that it replaces.
+    /// Too many Interests are delayed. `is_evicted` means that an earlier Interest is refused and
+    /// the new one is delayed. Otherwise the new one is refused.
     Refuse {
         header: LpHeader,
         packet: Packet,
@@ -28,11 +29,11 @@ pub(crate) enum ShapingOutcome {
 
 /// Fair share Interest shaping, FISP (paper chopcop, 3.2).
 ///
-/// Data of too many Interests overflows the queue towards a downstream. FISP therefore delays
-/// Interests of the downstream's face while this queue will not have room for their Data. It
-/// estimates the need of the face as `Q = q_d + gamma * q_i` (Eq. 2): the bytes that wait to leave,
-/// plus a weighted estimate of the Data that unanswered Interests will bring. [`Flows`] keeps both
-/// terms, for the face and for each flow (the first components of a name).
+/// If a downstream requests too much, the Data overflows the queue towards it. FISP therefore
+/// delays Interests of the downstream's face while this queue will not have room for their Data. It
+/// estimates the bytes that the face needs there as `Q = q_d + gamma * q_i` (Eq. 2): the bytes that
+/// wait to leave, plus a weighted estimate of the Data that unanswered Interests will bring.
+/// [`Flows`] keeps both terms, for the face and for each flow (the first components of a name).
 ///
 /// For each Interest that arrives:
 ///
@@ -68,8 +69,8 @@ pub(crate) enum ShapingOutcome {
 /// when it is late, or names without Data would block the face. Its flow is then limited to its
 /// share for a while ([`Flows::has_used_share`]), or a flow could gain by late answers.
 ///
-/// What this must never do: delay management; reorder the Interests of a flow; or let one flow take
-/// the share of others.
+/// It must never delay management, reorder the Interests of a flow, or let one flow take the share
+/// of others.
 #[derive(Debug)]
 pub(super) struct Fisp {
     config: FispConfig,
@@ -263,7 +264,7 @@ impl Fisp {
         self.delayed.shrink();
     }
 
-    /// Discards what is known of unanswered Interests, because memory is short.
+    /// Discards the state of unanswered Interests, because memory is short.
     pub(super) fn discard_state(&mut self) {
         self.flows.clear();
     }

@@ -23,8 +23,8 @@ const PENDING_NS_MAX: u64 = 4 * NS_PER_S;
 /// An Interest that is unanswered for this long is late. This is longer than a round trip, even on
 /// long paths.
 const LATE_NS: u64 = 500 * NS_PER_MS;
-/// How long a flow is limited to its share after one of its Interests was late. The same time as
-/// unanswered Interests count, so that earlier ones have expired by then.
+/// How long a flow is limited to its share after one of its Interests was late. This equals the
+/// time that unanswered Interests count, so earlier ones have expired by then.
 const CAP_NS: u64 = PENDING_NS_MAX;
 /// Expected size of Data before any was seen: a common segment.
 const DATA_BYTES_FIRST: u64 = 8192;
@@ -152,8 +152,8 @@ impl Flows {
         }
     }
 
-    /// Classifies an Interest. `None` if it must never be delayed: its name stays on the host or on
-    /// the link, as management does, or it is malformed, which the forwarder will find. Its flow
+    /// Classifies an Interest. `None` if it must never be delayed: a name under `/localhost` or
+    /// `/localhop`, such as management, or a malformed packet, which the forwarder drops. Its flow
     /// exists from now on, see [`Self::remove_if_idle`].
     pub(super) fn classify(&mut self, packet: &[u8]) -> Option<ShapedInterest> {
         let interest = InterestView::decode(packet).ok()?;
@@ -247,8 +247,8 @@ impl Flows {
     /// its share of `max_bytes`. One Interest at a time may always pass.
     ///
     /// Late Interests do not count for the face. Otherwise names without Data would use all the
-    /// room, and no Data would ever free it. But a flow whose Data arrives late on purpose, and all
-    /// at once, must not get more than others.
+    /// room, and no Data would ever free it. But a producer could delay its Data on purpose and
+    /// then send all of it together. Its flow must not get more than others.
     pub(super) fn has_used_share(
         &self,
         now: Instant,
@@ -343,7 +343,7 @@ impl Flows {
     /// Sets the number of bytes that wait to leave.
     fn set_queue(&mut self, queue_bytes: u64) {
         self.queue_bytes = queue_bytes;
-        // What is no longer in the queue has left it, oldest first.
+        // The queue has become shorter. The oldest Data has left it.
         while let Some(&(flow, bytes)) = self.queued.front()
             && self.queued_bytes > queue_bytes
         {

@@ -3,11 +3,11 @@
 //!
 //! A run is an encoding of the link. The forwarder sees only ordinary Interests.
 //!
-//! **Negotiation** (`offers.rs`). A peer that does not know runs would drop them. So an end sends
-//! runs only for 4 seconds after the peer has answered a question, and asks again each second while
-//! there are runs to send. The question is a random number that the answer must repeat, since
-//! anyone can forge the peer's address over UDP. Only the end that opened the connection starts to
-//! talk about runs.
+//! **Negotiation** (`offers.rs`). A peer that does not know runs would drop them. So an end first
+//! sends a question. The peer's answer allows runs for 4 seconds, and the question is repeated each
+//! second while there are runs to send. The question contains a random number, which the answer
+//! must repeat, because anyone can forge the peer's address over UDP. Only an end with
+//! [`RunsConfig::Initiate`] mentions runs first.
 //!
 //! **Sending** (`gather.rs`, `ReadyQueue::gather`). The driver calls `Link::gather_runs` just
 //! before it passes frames to the socket, so disciplines, marks and counters see single Interests.
@@ -30,8 +30,8 @@
 //! become one frame with bitmap `1011` (bits 0, 1 and 3). The receiver writes the numbers 7, 8 and
 //! 10 into copies of the first Interest.
 //!
-//! What this must never do: send runs to a peer that has not accepted them in the last 4 seconds;
-//! change an Interest by a single bit; or reorder packets.
+//! Runs must never go to a peer that has not accepted them in the last 4 seconds, change a single
+//! bit of an Interest, or reorder packets.
 
 mod expansion;
 mod gather;

@@ -1,7 +1,7 @@
 use weir_base::{Instant, NS_PER_S, Rng};
 use weir_wire::{RUN_SPAN_MAX, RunOffer};
 
-/// An offer of this age is renewed while there are runs to send.
+/// While there are runs to send, an offer of this age is renewed.
 const RENEW_NS: u64 = NS_PER_S;
 /// How long an offer is valid. It expires after three unanswered questions.
 const LIFETIME_NS: u64 = 4 * NS_PER_S;
@@ -10,8 +10,8 @@ const DOUBLINGS_MAX: u32 = 6;
 /// How often the initiating end announces runs without being asked.
 const ANNOUNCEMENTS_MAX: u8 = 3;
 
-/// Whether one frame may carry several Interests (`docs/run-interests.md`), and which end starts to
-/// talk about it.
+/// Whether one frame may carry several Interests (`docs/run-interests.md`), and which end mentions
+/// this first.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunsConfig {
     /// Runs are neither sent nor accepted.
@@ -20,7 +20,7 @@ pub enum RunsConfig {
     /// Runs are accepted, and are sent to a peer that has mentioned them. Other peers notice
     /// nothing.
     Accept,
-    /// The same, and this end starts to talk about them.
+    /// The same, and this end mentions them first.
     Initiate,
 }
 

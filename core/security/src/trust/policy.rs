@@ -253,7 +253,7 @@ impl TrustPolicy {
 
     /// Adds a certificate from metadata. It names the signer, but does not make it trusted.
     pub fn offer_certificate(&mut self, certificate: &[u8]) {
-        // Each of many objects brings the certificate of the same signer.
+        // Many objects have the same signer, so the same certificate arrives again and again.
         if let Ok(certificate) = Certificate::decode(certificate)
             && self.fetched.len() < FETCHES_MAX
             && !self.fetched.contains(&certificate)

@@ -61,8 +61,8 @@ impl fmt::Display for CoDelOptions {
 }
 
 /// CoDel (RFC 8289) with marks instead of drops. It checks the queue when a packet joins, because a
-/// link does not learn when packets leave. The question is the same at both times: has the oldest
-/// packet waited longer than the target?
+/// link does not learn when packets leave. At both times, the criterion is whether the oldest
+/// packet has waited longer than the target.
 #[derive(Debug)]
 pub(crate) struct CoDel {
     options: CoDelOptions,
@@ -116,6 +116,7 @@ impl CoDel {
             return true;
         }
         self.is_marking = true;
+        // A series that soon follows another one begins with its rate (RFC 8289, 5.4).
         let lately = self.count - self.count_before;
         let memory_ns = MEMORY_INTERVALS.saturating_mul(self.options.interval_ns);
         let continues = lately > 1 && now < self.next_mark.plus_ns(memory_ns);
