@@ -1,8 +1,8 @@
 //! The transport's consumer and producer over simulated networks: objects with metadata and
 //! manifests, and growing objects.
 //!
-//! [`Fetch`] is the consumer with its driver, and [`Origin`] the producer. [`TestNetwork`] places them in
-//! a network: each path of the consumer has a router with a link to the producer's router.
+//! [`Fetch`] is the consumer with its driver, and [`Origin`] the producer. [`TestNetwork`] places
+//! them in a network: each path of the consumer has a router with a link to the producer's router.
 
 mod holes;
 mod live;
