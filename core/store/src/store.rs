@@ -44,7 +44,7 @@ fn replaced_bytes_max(config: &StoreConfig) -> u64 {
     config.capacity_bytes / 16
 }
 
-/// Most entries that one insertion evicts on account of the disks' write backlog.
+/// Most entries that one insertion evicts while evicted packets wait to be written to disks.
 const BACKLOG_EVICTIONS_MAX: u32 = 32;
 
 /// The source of Data whose source is not known.
@@ -71,9 +71,9 @@ pub struct ReadData<'a> {
 /// The content store of one shard: Data by name and by prefix, in memory and on disks, with limits
 /// in bytes.
 ///
-/// It owns five components that do not know each other or the store, and calls them in order. The
-/// README lists them. The module [`disk`](crate::disk) describes how an evicted segment gets to
-/// disk and back.
+/// It owns five components and calls them in order. None of them holds a reference to another or to
+/// the store. The README lists them. The module [`disk`](crate::disk) describes how an evicted
+/// segment gets to disk and back.
 pub struct Store {
     config: StoreConfig,
     memory: Memory,
@@ -82,7 +82,8 @@ pub struct Store {
     disks: Option<Box<Disks>>,
     /// The index of stored segments, if it was requested.
     holdings: Option<Box<StoreHoldings>>,
-    /// The number of the last generation of changes when tracking last stopped.
+    /// The generation number of the holdings when tracking last stopped. The next index continues
+    /// from it.
     last_generation: u64,
     /// Counters of events. Sizes are filled in when the statistics are read.
     stats: StoreStats,
@@ -109,7 +110,7 @@ impl Store {
         &self.config
     }
 
-    /// Changes capacity, policy and flags. Immediately evicts what exceeds a smaller capacity.
+    /// Changes capacity, policy and flags. If the capacity shrinks, evicts the excess at once.
     pub fn configure(&mut self, now: Instant, config: StoreConfig) {
         if config.policy != self.config.policy {
             self.eviction.set_policy(&mut self.memory.entries, config.policy);
@@ -151,9 +152,10 @@ impl Store {
 
     /// Stage 1 before a lookup or insertion: prefetches the table line of a whole name.
     ///
-    /// The stages let a caller process packets in batches. Each stage runs for all packets of the
-    /// batch before the next one. So the processor waits for memory once a stage and not once a
-    /// packet.
+    /// The stages let a caller process packets in batches. The caller runs each stage for all
+    /// packets of the batch before the next stage. So the processor waits for memory once per
+    /// stage,
+    /// not once per packet.
     #[inline]
     pub fn prefetch_table(&self, hash: u64) {
         self.memory.prefetch_table(hash);
@@ -195,10 +197,12 @@ impl Store {
 
     /// Finds Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's matching rules).
     ///
-    /// Candidates in order: Data of exactly this name; Data whose implicit digest is the last
-    /// component; with CanBePrefix, Data below the name. Of the latter, the newest answers; of
-    /// several that arrived at the same time, the last in name order. The search takes at most
-    /// `PREFIX_VISITS_MAX` steps.
+    /// Candidates in order:
+    ///
+    /// 1. Data of exactly this name,
+    /// 2. Data whose implicit digest is the last component of the name,
+    /// 3. with CanBePrefix, the newest Data below the name. If several arrived at the same time,
+    ///    the last in name order answers. This search takes at most `PREFIX_VISITS_MAX` steps.
     #[inline(always)]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.memory.find_answer(now, query) } else { None };
@@ -259,7 +263,8 @@ impl Store {
 
     fn lookup_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let known = self.memory.find(query.hashes.whole, query.name.value());
-        // The disk may hold older Data of this name than memory, whose Data is no longer fresh.
+        // Memory has Data of this name, but it is not fresh. The record on disk may be an older
+        // version, and no fingerprint can tell. So the disk must not answer.
         let is_unverified = known.is_some_and(|at| self.memory.entries[at].flags & UNVERIFIED != 0);
         let Some(disks) = self.disks.as_mut().filter(|_| self.config.serve && !is_unverified)
         else {
@@ -281,8 +286,8 @@ impl Store {
     /// the Data is not stored. The caller should forward the copy: it holds no more memory than
     /// needed.
     ///
-    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called
-    /// only if the parent node does not exist yet, which is rare for names with many siblings.
+    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. The store calls
+    /// it only if the parent node does not exist yet, which is rare for names with many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
@@ -306,8 +311,9 @@ impl Store {
         } else if !self.admits_nack(known, data, rule) {
             return None;
         }
-        // The same Data again: only its freshness and order change. Different Data of the name: the
-        // old entry goes. A new name: the disks may hold a record of it.
+        // - The same Data again: only its freshness and order change.
+        // - Different Data of the same name: it replaces the entry.
+        // - A name that memory does not hold: the disks may have a record of it.
         match known {
             Some(index) if *self.memory.entries[index].packet == *data.wire => {
                 self.stats.refreshes += 1;
@@ -316,6 +322,8 @@ impl Store {
                 return Some(packet);
             }
             Some(index) => {
+                // A Nack reaches this point only if the old entry is a Nack too. Then there is no
+                // Data to keep for queries by digest, and a record on disk stays.
                 if !is_nack {
                     self.replace(&arrival, index);
                 }
@@ -325,6 +333,7 @@ impl Store {
             None => {
                 is_unverified = self.on_new_data(&arrival);
                 if self.is_refused(rule) {
+                    // The new Data will not be written over the record, so the record must go.
                     if is_unverified && let Some(disks) = &mut self.disks {
                         disks.drop_unverified(&arrival);
                     }
@@ -336,6 +345,7 @@ impl Store {
         if !self.memory.is_storable(data, self.config.capacity_bytes) {
             return self.offer_bypassing_memory(now, &arrival, is_unverified, prefixes, pool);
         }
+        // The packet is shared: the entry and the caller hold the same copy.
         let mut packet = pool.copy(data.wire);
         let index = self.insert_into_memory(now, &arrival, packet.share(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
@@ -356,7 +366,8 @@ impl Store {
         Some(packet)
     }
 
-    /// Stores Data that was read from a disk in memory.
+    /// Puts Data that was read from a disk into memory. The disk still has it, so the entry is not
+    /// queued for writing.
     pub fn promote(
         &mut self,
         now: Instant,
@@ -408,8 +419,8 @@ impl Store {
         is_refused
     }
 
-    /// Different Data of the same name arrived. From now on the old Data is found by its digest
-    /// only.
+    /// Handles the arrival of different Data of the same name. From now on only a query with the
+    /// implicit digest finds the old Data.
     fn replace(&mut self, arrival: &ArrivedData<'_>, index: u32) {
         self.replaced.add(&self.memory.entries[index], replaced_bytes_max(&self.config));
         if let Some(disks) = &mut self.disks {
@@ -417,8 +428,9 @@ impl Store {
         }
     }
 
-    /// Whether to store a Nack of a producer, which says that no such Data exists. It never
-    /// replaces Data, and a segment's Nack would count as a stored segment.
+    /// Whether to store a Nack, by which a producer says that it has no such Data. A Nack never
+    /// replaces Data. The Nack of a segment is not stored, since it would count as a stored
+    /// segment.
     #[cold]
     fn admits_nack(&mut self, known: Option<u32>, data: &DataView<'_>, rule: Option<u32>) -> bool {
         let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
@@ -486,9 +498,10 @@ impl Store {
         index
     }
 
-    /// Evicts entries until there is enough memory for storable Data. Returns the node nearest to
-    /// its name and the number of prefixes below that node that have none yet. If that number is
-    /// not 0, `path` holds the hashes of all prefixes.
+    /// Evicts entries until there is enough memory for storable Data.
+    ///
+    /// Returns the deepest existing node on the path to its name, and how many nodes are missing
+    /// below it. If any are missing, `self.path` holds the hashes of all prefixes.
     fn make_room(
         &mut self,
         now: Instant,
@@ -503,6 +516,7 @@ impl Store {
             Some(bytes) => self.config.capacity_bytes.min(bytes + self.memory.overhead_bytes()),
             None => self.config.capacity_bytes,
         };
+        // `prefixes` is called in the first round at most. Later rounds find `path` filled.
         let mut prefixes = Some(prefixes);
         let mut evictions = 0;
         loop {
@@ -517,9 +531,10 @@ impl Store {
                 path
             });
             let needed = bytes + missing as u64 * NODE_BYTES;
+            // The policy needs the node of the object. A new object has none yet.
             let node = if missing == 0 { nearest } else { NONE };
             let incoming = IncomingData { node, hash: hashes.whole, name: data.name.value() };
-            // An eviction may remove a node of the path. Then the nearest node must be found again.
+            // An eviction may remove a node of the path. Then find the nearest node again.
             while self.memory.nodes() == nodes {
                 let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
                 if used_bytes + needed <= bytes_max {
@@ -529,8 +544,8 @@ impl Store {
                     self.replaced.trim(0);
                     return (nearest, missing);
                 }
-                // Packets that only wait for a disk leave memory on their own. They must not cost
-                // more than a few other entries at once, nor any pinned entry.
+                // Evicted packets that wait for a disk leave memory on their own soon. Do not evict
+                // more than a few other entries for them, and never a pinned one.
                 let is_last = evictions >= BACKLOG_EVICTIONS_MAX
                     || self.memory.entry_bytes() == self.eviction.pinned_bytes();
                 if is_last && self.bytes() + needed <= bytes_max {
@@ -562,8 +577,8 @@ impl Store {
         packet
     }
 
-    /// Prefetches what the next eviction will touch. The entries themselves, at the heads of the
-    /// queues, were prefetched by the eviction before.
+    /// Prefetches the memory that the next eviction will touch. The previous eviction has already
+    /// prefetched the entries at the heads of the queues.
     #[inline(always)]
     fn prefetch_victims(&self) {
         for index in self.eviction.candidates() {
@@ -573,7 +588,7 @@ impl Store {
         }
     }
 
-    /// Removes an entry for another reason than lack of memory. Returns its packet.
+    /// Removes an entry for a reason other than lack of memory. Returns its packet.
     fn remove(&mut self, index: u32) -> Packet {
         self.eviction.on_remove(&mut self.memory.entries, index);
         self.remove_unlisted(index)
@@ -591,8 +606,8 @@ impl Store {
         self.memory.remove(index)
     }
 
-    /// Removes up to `limit` Data packets at or below `prefix`, in memory and on disks. Returns how
-    /// many.
+    /// Removes up to `limit` Data packets at or below `prefix`, in memory and on disks. Returns the
+    /// number removed.
     ///
     /// `prefix_hash` is the keyed hash of the components of `prefix`. It is ignored for the empty
     /// name.
@@ -626,9 +641,10 @@ impl Store {
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
-    /// Removes the Data of exactly this name if its implicit digest is `digest`: a copy that was
-    /// found to be forged. Returns the source of the copy. Data that is only on a disk stays, since
-    /// its digest is not known.
+    /// Removes the Data of exactly this name if its implicit digest is `digest`. The controller
+    /// uses this for a copy that it found to be forged. Returns the source of the copy. Data that
+    /// is
+    /// only on a disk stays, since its digest is not known.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         if !self.replaced.is_empty() {
             self.replaced.erase_copy(name, digest);
@@ -653,11 +669,12 @@ impl Store {
 
     /// Puts the rules of a new plan into force. `hash` computes the keyed hash of a prefix.
     ///
-    /// Stored Data that the new rules keep is pinned at once. Data that only old rules kept becomes
-    /// ordinary Data. Visits each entry below the prefixes of rules that keep Data.
+    /// The store pins Data that the new rules keep at once. Data that only the old rules kept
+    /// becomes ordinary Data. The call visits each entry below the prefixes of rules that keep
+    /// Data.
     ///
     /// # Errors
-    /// The new rules do not come into force. The old ones stay.
+    /// The rules are invalid or outdated. The old rules stay in force.
     pub fn set_rules(
         &mut self,
         rules: Rules,
@@ -695,8 +712,8 @@ impl Store {
         }
     }
 
-    /// Adds up to `steps` existing entries to the index. Returns whether more work remains. Once
-    /// the index is built, that happens again only after [`Store::restart_changes`].
+    /// Adds up to `steps` existing entries to the index. Returns whether more work remains. After
+    /// it has returned false, only [`Store::restart_changes`] creates new work.
     pub fn build_holdings(&mut self, steps: u32) -> bool {
         let Some(holdings) = &mut self.holdings else { return false };
         holdings.build(&self.memory, self.disks.as_deref_mut(), steps)
@@ -711,7 +728,7 @@ impl Store {
     /// `visits_max` objects. Returns `None` if there is no index.
     ///
     /// Segments that a disk has evicted stay listed until the sweep of the disk index finds them.
-    /// That takes at most another eighth of the log.
+    /// The sweep does so before the disks have written another eighth of their logs.
     pub fn holdings(
         &self,
         prefix: NameView<'_>,
@@ -745,9 +762,10 @@ impl Store {
         }
     }
 
-    /// What has changed since the last call, for up to `blocks_max` blocks of 64 segments in each
-    /// tier. Returns `None` if there is no index. The first call starts a generation. So does a
-    /// call after the index had to drop changes for lack of space.
+    /// Returns the changes since the last call, for up to `blocks_max` blocks of 64 segments in
+    /// each
+    /// tier, or `None` if there is no index. The first call starts a generation. So does a call
+    /// after the index had to drop changes for lack of space.
     pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
         Some(self.holdings.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
     }

@@ -25,7 +25,7 @@ const EARLY_BACKLOG_BYTES: u64 = 4 << 20;
 pub struct WriteBacklog {
     /// Bytes of Data that is not on any disk yet.
     pub bytes: u64,
-    /// Limit of `bytes`. Near the limit, Data is lost.
+    /// Limit of `bytes`. As `bytes` gets close to it, the store loses Data.
     pub bytes_max: u64,
     /// Bytes of records that were offered to disks, included in `bytes`.
     pub offered_bytes: u64,
@@ -63,37 +63,39 @@ impl Disks {
         if self.has_more_early_offers { Some(Instant::ZERO) } else { self.tier.next_wakeup() }
     }
 
-    /// Must be called before an insertion into memory.
+    /// Must be called before each insertion into memory: the next flush must offer memory again.
     #[inline]
     pub(super) fn note_insertion(&mut self) {
         self.is_flushed = false;
     }
 
-    /// Data arrived that memory does not hold. Returns whether it must be written in place of the
-    /// record on disk, since the two cannot be compared later.
+    /// Handles the arrival of Data that memory does not hold. A disk may have an older record of
+    /// its
+    /// name. Returns true if the two cannot be compared later; the caller must then have the new
+    /// Data written in place of the record.
     #[inline]
     pub(super) fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.on_new_data(key, arrival.data.wire) == Comparison::Impossible
     }
 
-    /// Data for which [`Disks::on_new_data`] returned true is not stored, so the record on disk
-    /// must go.
+    /// Erases the record on disk: [`Disks::on_new_data`] returned true, but the new Data is not
+    /// stored.
     #[cold]
     pub(super) fn drop_unverified(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_unverified(key);
     }
 
-    /// Different Data of this name arrived: the record on disk must not be served any more.
+    /// Erases the record on disk, since different Data of its name arrived.
     #[inline]
     pub(super) fn replace(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_key(key);
     }
 
-    /// Passes the name of an object to the index of stored segments. It is unknown for records that
-    /// were recovered from a disk.
+    /// Passes the name of an object to the index of stored segments. Recovery finds only the hashes
+    /// of names, so the index lacks the names of recovered objects.
     pub(super) fn learn_name(&mut self, arrival: &ArrivedData<'_>) {
         if let (Some(holdings), Some(object)) = (self.holdings_mut(), arrival.hashes.parent) {
             holdings.learn_name(object, || arrival.data.name.parent().value().to_vec());
@@ -112,7 +114,8 @@ impl Disks {
         self.queue.remove(index, entry.memory_bytes());
     }
 
-    /// Offers Data that memory is about to evict.
+    /// Offers Data that memory is about to evict. If it waits to be written, the pending record
+    /// keeps its packet from now on.
     #[inline]
     pub(super) fn offer_evicted(&mut self, now: Instant, memory: &mut Memory, index: u32) {
         match self.offer_entry(now, memory, index, OfferReason::Eviction) {
@@ -122,7 +125,8 @@ impl Disks {
         }
     }
 
-    /// Offers Data that does not fit into memory. Returns the stored copy.
+    /// Offers Data that does not fit into memory, as if memory had just evicted it. Returns the
+    /// stored copy.
     #[cold]
     pub(super) fn offer_bypassing_memory(
         &mut self,
@@ -152,7 +156,7 @@ impl Disks {
         let offered = self.tier.offer(now, offer, |path| {
             prefixes(path);
             if key.object != hashes.whole {
-                path.pop(); // The last prefix is the object itself.
+                path.pop(); // The last prefix is the object itself, and `offer` wants those above.
             }
         });
         match offered {
@@ -188,6 +192,8 @@ impl Disks {
         let index = self.queue.first()?;
         let config = self.tier.config();
         let backlog_max = self.tier.device_backlog_max();
+        // The backlog up to which early offers continue. `Early` uses a 32nd of the limit, but at
+        // least two writes, so the disk never idles, and at most half, so evictions have the rest.
         let backlog_max = match config.offer_at {
             OfferAt::Eviction => return None,
             OfferAt::Arrival => backlog_max,
@@ -202,8 +208,11 @@ impl Disks {
         (backlog_bytes < backlog_max).then_some(index)
     }
 
-    /// The data that waits for disks. `None` if no disk takes writes now. `memory_bytes` is how
-    /// much memory may hold of Data that is not pinned.
+    /// The data that waits for disks; `None` if no disk takes writes now. `memory_bytes` is the
+    /// memory that Data without a pin may use.
+    ///
+    /// With early offers, all of that memory is a write buffer: the store loses Data only when it
+    /// must evict an entry that no disk has taken. Otherwise the buffer is the disks' own backlog.
     pub(super) fn write_backlog(&self, now: Instant, memory_bytes: u64) -> Option<WriteBacklog> {
         let offered_bytes = self.tier.backlog_bytes(now)?;
         let offered_max = self.tier.config().write_backlog_bytes_max;
@@ -219,6 +228,7 @@ impl Disks {
 
     /// See [`Store::flush`](crate::Store::flush).
     pub(super) fn flush(&mut self, now: Instant, memory: &mut Memory) -> bool {
+        // Offer all of memory once. Further calls only wait, unless an insertion came between.
         if self.tier.is_ready() && !self.is_flushed {
             self.is_flushed = true;
             let indices: Vec<u32> = memory.entries.iter().map(|(index, _)| index).collect();
@@ -243,7 +253,7 @@ impl Disks {
         reason: OfferReason,
     ) -> OfferResult {
         let (entry, tree) = memory.entry_mut(index);
-        // Application nacks are valid for a short time only.
+        // A Nack is valid for a short time only, so it is not worth a write.
         if entry.flags & NACK != 0 {
             return OfferResult::Rejected;
         }
@@ -268,7 +278,7 @@ impl Disks {
         offered
     }
 
-    /// A command erases Data from memory: erases its record, too.
+    /// Erases the record of Data that a command erases from memory.
     pub(super) fn erase_entry(&mut self, memory: &Memory, index: u32) {
         let entry = &memory.entries[index];
         if let Ok(name) = NameView::from_value(entry.name_value()) {
@@ -284,6 +294,7 @@ impl Disks {
         if prefix.is_empty() {
             return self.tier.erase_below(None, limit);
         }
+        // The name may itself be that of a segment, whose key needs the hash of the parent.
         let parent = prefix.parent();
         let hash_key = self.tier.config().hash_key;
         let parent = (!parent.is_empty()).then(|| hash_key.hash(parent.value()));

@@ -53,9 +53,10 @@ impl Store {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_filter_wrong(query))
     }
 
-    /// Whether every disk that responds has a full queue. It is full if `records` wait to be
-    /// written, no region is free to be filled next, or recovery has not finished. A caller that
-    /// waits for `false` before each insertion loses nothing to the limits of the queues.
+    /// Whether every disk that responds has a full queue. A queue counts as full if `records` wait
+    /// to be written, if no region is free to be filled next, or until recovery knows enough of the
+    /// disk to write to it. A caller that waits for `false` before each insertion loses nothing to
+    /// the limits of the queues.
     pub fn is_disk_behind(&self, records: u32) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_behind(records))
     }
@@ -76,7 +77,7 @@ impl Store {
         read
     }
 
-    /// The caller does not read the record that [`Store::lookup`] has found. Counts a miss.
+    /// Counts a miss: the caller does not read the record that [`Store::lookup`] has found.
     pub fn decline_read(&mut self) {
         self.stats.misses += 1;
     }
@@ -99,6 +100,7 @@ impl Store {
     #[inline]
     pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
         if let Some(disks) = &mut self.disks {
+            // Early offers start at a quarter of the capacity. They have the rest to finish in.
             let memory_bytes = self.memory.bytes() + self.replaced.bytes();
             let used_bytes = memory_bytes + disks.tier.evicted_unwritten_bytes();
             let is_filling = used_bytes >= self.config.capacity_bytes / 4;
@@ -121,9 +123,9 @@ impl Store {
         self.disks.as_ref()?.next_wakeup()
     }
 
-    /// Offers everything in memory to the disks, beyond the limits of the queues, for shutdown.
-    /// Returns whether a disk that works still has something to write. Call it again as operations
-    /// end, until it returns `false`.
+    /// Prepares for shutdown: offers everything in memory to the disks, beyond the limits of the
+    /// queues. Returns whether a working disk still has something to write. Call it again as
+    /// operations end, until it returns `false`.
     pub fn flush(&mut self, now: Instant) -> bool {
         let Self { disks: Some(disks), memory, .. } = self else { return false };
         disks.flush(now, memory)

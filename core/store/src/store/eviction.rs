@@ -17,7 +17,7 @@ pub(super) struct Eviction {
     policy: Policy,
     /// The rules in force, if a plan was ever set.
     active_rules: Option<Box<ActiveRules>>,
-    /// Entries that rules pin. The policy does not know them.
+    /// Entries that rules pin. They are in no list of the policy.
     pinned: List<PolicyLinks>,
     pinned_bytes: u64,
 }
@@ -27,8 +27,8 @@ impl Eviction {
         Self { policy: Policy::new(kind), active_rules: None, pinned: List::EMPTY, pinned_bytes: 0 }
     }
 
-    /// Changes the policy. The new one receives the entries in the order in which the old one would
-    /// evict them. So it starts from what the old one has learnt.
+    /// Changes the policy. The new policy receives the entries in the order in which the old one
+    /// would evict them, so the most valuable ones come last.
     pub(super) fn set_policy(&mut self, entries: &mut Slab<Entry>, kind: EvictionPolicy) {
         let mut policy = Policy::new(kind);
         while let Some(index) = self.policy.take_victim(entries, IncomingData::NONE) {
@@ -55,6 +55,7 @@ impl Eviction {
             }
         }
         rules.check(capacity_bytes)?;
+        // Unpin first: the entries refer to the old rules by number.
         self.unpin_all(&mut memory.entries);
         let ruling = Box::new(ActiveRules::new(rules));
         let prefixes = ruling.kept_prefixes();
@@ -113,7 +114,7 @@ impl Eviction {
         }
     }
 
-    /// Removes an entry that leaves for another reason than lack of memory.
+    /// Removes an entry from its list for a reason other than lack of memory, such as an erasure.
     #[inline]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         match entries[index].flags & PINNED {
@@ -122,7 +123,7 @@ impl Eviction {
         }
     }
 
-    /// A node of the prefix tree is used for a new object.
+    /// Notes that a node of the prefix tree now belongs to a new object.
     #[inline]
     pub(super) fn on_new_object(&mut self, node: u32) {
         self.policy.on_new_object(node);
@@ -140,19 +141,19 @@ impl Eviction {
         victim.or_else(|| self.take_pinned(entries))
     }
 
-    /// Entries that are likely to be evicted next, for prefetching; `NONE` for no entry.
+    /// The entries that are likely to be evicted next, for prefetching. `NONE` fills the array.
     #[inline]
     pub(super) fn candidates(&self) -> [u32; 2] {
         self.policy.candidates()
     }
 
-    /// Prefetches what the policy will read to insert a name with this hash.
+    /// Prefetches the memory that the policy will read to insert a name with this hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         self.policy.prefetch(hash);
     }
 
-    /// Pins the stored entries below a prefix that the rules keep.
+    /// Pins the entries below a prefix that the rules keep, until their limits are reached.
     fn pin_below(&mut self, memory: &mut Memory, prefix: NameView<'_>, hash: u64) {
         let Some(top) = memory.node_of(prefix, hash) else { return };
         let mut next = memory.first_below(top);
@@ -177,7 +178,7 @@ impl Eviction {
         self.active_rules.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.memory_bytes()))
     }
 
-    /// Pins an entry that the policy does not know.
+    /// Pins an entry that is in no list. `policy_state` then holds the number of the rule.
     fn pin(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
         let Some(ruling) = &mut self.active_rules else { return };
         let entry = &mut entries[index];
@@ -188,7 +189,7 @@ impl Eviction {
         self.pinned.push_back(entries, index);
     }
 
-    /// Removes an entry from the pinned ones. The policy does not know it yet.
+    /// Unpins an entry. It is then in no list; the caller must remove it or pass it to the policy.
     fn unpin(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let Some(ruling) = &mut self.active_rules else { return };
         self.pinned.unlink(entries, index);

@@ -11,8 +11,8 @@ use weir_base::{Instant, Packet, Pool, Slab, Table};
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DIGEST_SIZE, DataView, NameView};
 
-/// Entries that [`Memory::compact`] visits for each insertion. It visits all of them while an
-/// eighth of the store is replaced.
+/// Entries that [`Memory::compact`] visits for each insertion. At 8 for each, it visits the whole
+/// store while insertions replace an eighth of it.
 const COMPACT_ENTRIES: u32 = 8;
 
 /// Decoded Data that has arrived.
@@ -25,8 +25,8 @@ pub(super) struct ArrivedData<'a> {
     pub(super) source: u32,
 }
 
-/// The entries and their indexes: a hash table of names, and a tree of prefixes. It never evicts
-/// anything on its own.
+/// The entries and their indexes: a hash table of names, and a tree of prefixes. [`Memory`] has no
+/// limit of its own: the store decides what to evict.
 pub(super) struct Memory {
     pub(super) entries: Slab<Entry>,
     /// Where the Data came from, by entry. Stored outside the entries, which fill a cache line.
@@ -34,7 +34,7 @@ pub(super) struct Memory {
     /// From the hash of a whole name to an entry.
     table: Table,
     tree: Tree,
-    /// The index of an experiment.
+    /// The name index that an experiment has set, if any.
     name_index: Option<Box<dyn NameIndex>>,
     /// The sum of `memory_bytes` of all entries, without nodes.
     entry_bytes: u64,
@@ -73,7 +73,7 @@ impl Memory {
         self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + index_bytes
     }
 
-    /// Bytes for each entry in the index of an experiment.
+    /// Bytes of each entry in the experiment's name index.
     #[inline]
     fn index_bytes(&self) -> u64 {
         self.name_index.as_ref().map_or(0, |index| index.entry_bytes())
@@ -136,7 +136,7 @@ impl Memory {
         }
     }
 
-    /// Prefetches what [`Memory::remove`] will touch. Returns the hash of the name.
+    /// Prefetches the memory that [`Memory::remove`] will touch. Returns the hash of the name.
     #[inline(always)]
     pub(super) fn prefetch_removal(&self, index: u32) -> Option<u64> {
         let entry = self.entries.get(index)?;
@@ -158,6 +158,7 @@ impl Memory {
         }
         let hash = query.hashes.whole;
         let name = query.name;
+        // A digest is computed only if the name itself finds nothing.
         let will_do = |index: &u32| self.entries[*index].is_fresh_enough(now, query.must_be_fresh);
         let found = match self.find(hash, name.value()).filter(will_do) {
             None => self.find_by_digest(name, query.hashes).filter(will_do),
@@ -187,8 +188,8 @@ impl Memory {
         self.table.find(hash, is_it)
     }
 
-    /// The first match at or after the Interest's name, as in CCNx: Data of exactly that name, else
-    /// the first below it.
+    /// The first match in name order, as in CCNx: Data of exactly the Interest's name, else the
+    /// first below it.
     #[cold]
     fn find_in_order(&self, now: Instant, query: &Query<'_>, order: &dyn NameIndex) -> Option<u32> {
         let name = query.name;
@@ -240,7 +241,7 @@ impl Memory {
     fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
         let top = self.tree.find(hash)?;
         self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
-            // A Nack answers for exactly its own name.
+            // A Nack answers only for exactly its own name.
             entry.flags & NACK == 0
                 && entry.is_fresh_enough(now, query.must_be_fresh)
                 && entry.is_below(query.name)
@@ -268,7 +269,7 @@ impl Memory {
         self.tree.hash(entry.node)
     }
 
-    /// An entry to be changed, and the tree to look up its prefixes meanwhile.
+    /// An entry to change, with the tree to look up its prefixes at the same time.
     #[inline]
     pub(super) fn entry_mut(&mut self, index: u32) -> (&mut Entry, &Tree) {
         (&mut self.entries[index], &self.tree)
@@ -326,8 +327,8 @@ impl Memory {
             sibling_links: Links::NONE,
             policy_links: Links::NONE,
             policy_state: 0,
-            // Two headers of at most four bytes each. `is_storable` has checked that the length
-            // fits.
+            // The casts lose nothing: the name follows two headers of at most four bytes each, and
+            // `is_storable` has limited the packet to 65,535 bytes.
             name_offset: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
             flags: 0,
             name_len: name_value.len() as u16,

@@ -62,11 +62,12 @@ impl ReplacedData {
         }
     }
 
-    /// The Data whose digest is the last component of the query's name.
+    /// Finds the Data whose digest is the last component of the query's name.
     #[cold]
     pub(super) fn find(&self, now: Instant, query: &Query<'_>) -> Option<Hit> {
         let last = query.name.last()?;
         let hash = query.hashes.parent.filter(|_| u32::from(last.typ) == DIGEST_COMPONENT)?;
+        // The digest comes last: it costs a SHA-256 of the packet the first time.
         let is_it = |one: &&ReplacedPacket| {
             let is_fresh_enough = !query.must_be_fresh || now < one.fresh_until;
             let data = DataView::decode(&one.packet).expect("only Data is stored");

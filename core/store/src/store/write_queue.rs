@@ -6,8 +6,10 @@ use alloc::vec::Vec;
 /// Marks the links of an entry that is not in the queue.
 const ABSENT: u32 = NONE - 1;
 
-/// Entries in order of arrival. The links are stored outside the entries, since an entry already
-/// fills a cache line and stores without disks need no queue.
+/// Entries in order of arrival.
+///
+/// `links` is indexed by entry. The links are outside the entries because an entry already fills a
+/// cache line, and because stores without disks need no queue.
 pub(super) struct WriteQueue {
     links: Vec<Links>,
     head: u32,
@@ -48,7 +50,8 @@ impl WriteQueue {
         self.tail = index;
     }
 
-    /// Removes an entry of `bytes` bytes, if it is in the queue.
+    /// Removes an entry of `bytes` bytes, if it is in the queue. An entry that was offered early is
+    /// not in it any more.
     #[inline]
     pub(super) fn remove(&mut self, index: u32, bytes: u64) {
         let Some(links) = self.links.get_mut(index as usize) else { return };
