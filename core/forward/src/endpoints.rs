@@ -13,7 +13,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The origin of an Interest whose ingress is all that the PIT knows.
+    /// The origin of an Interest of which the PIT has only the ingress.
     pub(crate) fn of_face(face: FaceId) -> Self {
         Self { face, next_hop_face: None, prefix_run: 0 }
     }

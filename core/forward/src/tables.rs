@@ -62,8 +62,8 @@ impl Tables {
         self.pit.entry(entry).downstreams().any(|record| record.face == face)
     }
 
-    /// Whether an Interest loops: its nonce is on the dead nonce list, or the pending entry already
-    /// knows the nonce from another sender. The same nonce from the same point-to-point face is a
+    /// Whether an Interest loops: its nonce is on the dead nonce list, or the pending entry has
+    /// another record with this nonce. The same nonce from the same point-to-point face is a
     /// retransmission.
     #[inline(always)]
     pub(crate) fn is_loop(&self, hash: u64, nonce: u32, pending: Option<u32>, face: &Face) -> bool {

@@ -59,11 +59,11 @@ link_drops! {
     /// All egress queues together are full. This queue is one of the longest, and its newest frame
     /// was dropped.
     EgressMemory = "egress-memory-full",
-    /// The rate-limiting discipline holds no more Interests.
+    /// The queue of the rate-limiting discipline is full.
     InterestRate = "interest-rate-exceeded",
-    /// HR-ICP's discipline holds no more Interests of this flow.
+    /// The queue of this flow in HR-ICP's discipline is full.
     FlowQueueFull = "flow-queue-full",
-    /// Shaping holds no more Interests; one was answered with a Nack.
+    /// Shaping cannot delay more Interests; one was answered with a Nack.
     ShapingFull = "shaping-full",
     /// The lifetime of an Interest ended while shaping delayed it.
     ShapingExpired = "shaping-interest-expired",

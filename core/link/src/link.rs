@@ -314,7 +314,7 @@ impl Link {
         self.egress.ready().frames().iter()
     }
 
-    /// Whether no frame is ready. Packets that a discipline holds back are not ready.
+    /// Whether no frame is ready. Packets in a discipline are not ready.
     pub fn is_egress_empty(&self) -> bool {
         self.egress.ready().frames().is_empty()
     }

@@ -80,8 +80,8 @@ impl NeighbourRateLimit {
 /// The management of one router (NDN-FACTS 3). Pass all inputs to [`Manager::handle`], and run the
 /// actions that it returns.
 ///
-/// Its components do not know it. They return answers, tasks and actions, and this file calls them
-/// in order. The README has a table.
+/// This file calls the components in order. They return answers, tasks and actions, and never call
+/// the manager. The README has a table.
 pub struct Manager {
     version: String,
     localhop: bool,

@@ -34,9 +34,8 @@
 //!
 //! Threshold 3 costs the least, so three Interests wait and three go to the hop.
 //!
-//! What this must never do: keep a hop in use that has stopped answering; move a standing queue
-//! from the disk to the hop, where others wait too; or spend more than a small share of the time on
-//! probes.
+//! It must never keep a hop in use that has stopped answering, move a standing queue from the disk
+//! to the hop, where others wait too, or spend more than a small share of the time on probes.
 
 use alloc::vec::Vec;
 

@@ -51,8 +51,8 @@ pub(crate) struct RemoteWaiters {
     pub(crate) is_marked: bool,
 }
 
-/// All open queries of a shard. Each belongs to a PIT entry, which knows its slot, so the size of
-/// the PIT bounds them.
+/// All open queries of a shard. Each belongs to one PIT entry, which has its slot number. So there
+/// are never more queries than PIT entries.
 #[derive(Default)]
 pub(crate) struct Queries {
     queries: Slab<PrefixQuery>,

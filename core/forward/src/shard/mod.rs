@@ -2,8 +2,8 @@
 //!
 //! Data belongs to the shard of its object and of its range of 64 segments. An Interest goes to the
 //! shard to which Data of exactly its name belongs. An Interest without CanBePrefix therefore
-//! always meets its Data, even if its name ends in a digest. An Interest with CanBePrefix may want
-//! Data of other shards. The shard that its name leads to is its home. The home asks the other
+//! always meets its Data, even if its name ends in a digest. Data of any shard may satisfy an
+//! Interest with CanBePrefix. The shard that its name leads to is its home. The home asks the other
 //! shards and lets them watch for Data (decision 0014, `path/shards.rs`).
 
 mod message;

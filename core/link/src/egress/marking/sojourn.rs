@@ -65,7 +65,8 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Compares with a queue whose packets know when they arrived, served at a changing rate.
+        /// Compares with a queue that records the arrival of each packet and is served at a
+        /// changing rate.
         #[test]
         fn detects_late_oldest_byte(
             packets in prop::collection::vec((0u64..3_000, 1u64..2_000, 0u64..6_000), 1..300),
