@@ -1,4 +1,4 @@
-//! An extension point for experiments: an index of names in front of the hash table.
+//! An extension point for experiments: a name index that replaces how names are compared.
 
 use weir_base::Slab;
 
@@ -28,8 +28,8 @@ impl<'a> StoredNames<'a> {
     }
 }
 
-/// How names are compared, and which Data below a prefix answers. Without a name index, names are
-/// compared in the packets and the newest Data answers.
+/// Decides how names are compared, and which Data below a prefix answers. Without a name index, the
+/// store compares the names in the packets, and the newest Data answers.
 pub trait NameIndex: Send {
     /// The name of an entry, for comparison.
     fn name<'a>(&self, stored: StoredNames<'a>, entry: u32) -> &'a [u8];

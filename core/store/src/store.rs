@@ -154,8 +154,7 @@ impl Store {
     ///
     /// The stages let a caller process packets in batches. The caller runs each stage for all
     /// packets of the batch before the next stage. So the processor waits for memory once per
-    /// stage,
-    /// not once per packet.
+    /// stage, not once per packet.
     #[inline]
     pub fn prefetch_table(&self, hash: u64) {
         self.memory.prefetch_table(hash);
@@ -641,10 +640,9 @@ impl Store {
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
-    /// Removes the Data of exactly this name if its implicit digest is `digest`. The controller
-    /// uses this for a copy that it found to be forged. Returns the source of the copy. Data that
-    /// is
-    /// only on a disk stays, since its digest is not known.
+    /// Removes a copy that was found to be forged: the Data of exactly this name, if its implicit
+    /// digest is `digest`. Returns the source of the copy. Data that is only on a disk stays, since
+    /// its digest is not known.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         if !self.replaced.is_empty() {
             self.replaced.erase_copy(name, digest);
@@ -763,9 +761,8 @@ impl Store {
     }
 
     /// Returns the changes since the last call, for up to `blocks_max` blocks of 64 segments in
-    /// each
-    /// tier, or `None` if there is no index. The first call starts a generation. So does a call
-    /// after the index had to drop changes for lack of space.
+    /// each tier, or `None` if there is no index. The first call starts a generation. So does a
+    /// call after the index had to drop changes for lack of space.
     pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
         Some(self.holdings.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
     }

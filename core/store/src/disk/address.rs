@@ -103,7 +103,7 @@ impl fmt::Debug for RecordAddress {
 /// The [`Key::segment`] of Data whose name does not end with a segment number.
 pub(crate) const WHOLE: u64 = u64::MAX;
 
-/// What the disk tier knows Data by.
+/// The key by which the disk tier identifies Data.
 ///
 /// The key of a segment is the hash of the object's name and the segment number. The key of other
 /// Data is the hash of its whole name and [`WHOLE`]. The segment number 2^64 - 1 would look like
@@ -137,9 +137,9 @@ impl Key {
 /// The key of Data with this name. `parent` is the hash of the name without its last component.
 ///
 /// Only the last bytes of the name are checked for a segment number: walking the components would
-/// cost more than the filter lookup. A long last component may end in the same bytes. Its key is
-/// then that of its parent and a number, which only matters if the parent has that very segment,
-/// too. Then one replaces the other, and the comparison of names finds the difference.
+/// cost more than the filter lookup. A long last component may end in the same bytes. Its Data then
+/// gets the key of a segment of its parent. If the parent has that segment, too, the two replace
+/// each other on disk. A reader compares names, so it never serves the wrong one.
 #[inline]
 pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key {
     match (segment_at_end(name.value()), parent) {
@@ -148,8 +148,9 @@ pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key
     }
 }
 
-/// The segment number that a name seems to end with, if it has the shortest form and is not
-/// [`WHOLE`]. Longer numbers are tried first, since their last bytes may look like a shorter one.
+/// The segment number that a name seems to end with, if it is encoded in the shortest form and is
+/// not [`WHOLE`]. The code tries longer numbers first, since their last bytes may look like a
+/// shorter one.
 #[inline]
 pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
@@ -169,7 +170,7 @@ pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// The same for a name with fewer bytes than the longest number needs.
+/// The same for a name shorter than the 10 bytes that the longest number needs.
 #[cold]
 fn segment_at_short_end(value: &[u8]) -> Option<u64> {
     let mut padded = [0; 10];

@@ -1,5 +1,5 @@
-//! Appends records to the log, and erases them. Steps 2 to 4 of the path to disk in the [module
-//! documentation](super).
+//! Appends records to the log, and erases them. These are steps 2 to 4 of the path to disk in the
+//! [module documentation](super).
 
 use super::address::{Key, RecordAddress, SECTOR_BYTES};
 use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
@@ -22,7 +22,8 @@ pub(crate) struct Offer<'a> {
     pub(crate) fresh_until: Option<Instant>,
     /// Whether it was used since it was inserted into memory.
     pub(crate) was_used: bool,
-    /// Whether it may differ from the record on disk, with no fingerprint to compare the two.
+    /// Whether it may differ from the record on disk, and no fingerprint is kept to compare the
+    /// two.
     pub(crate) is_unverified: bool,
     pub(crate) reason: OfferReason,
 }
@@ -49,13 +50,13 @@ pub(crate) enum OfferResult {
     Lost,
 }
 
-/// What is on disk under the key of offered Data.
+/// The record on disk under the key of offered Data, compared with the Data.
 #[derive(Copy, Clone)]
 enum ExistingRecord {
     Absent,
     /// The same Data waits to be written, as this pending record.
     Queued(u32),
-    /// The same Data, or Data that will be compared when it is read. No need to write it.
+    /// The same Data, or Data that will be compared when it is read. A write is not needed.
     Same,
     /// The same Data, but its region will be reused soon. It should be written again, and to the
     /// same disk, where one erasure covers both records.
@@ -76,7 +77,8 @@ pub(crate) enum Comparison {
     Impossible,
 }
 
-/// Fingerprints that are checked for a vanished record, each time there is no space for a new one.
+/// When there is no space for a new fingerprint, this many old ones are checked and dropped if
+/// their record is gone.
 const STALE_FINGERPRINTS_STEPS: usize = 4;
 
 /// Why no disk takes Data.
@@ -135,14 +137,15 @@ impl DiskTier {
                     Refusal::NotAdmitted | Refusal::NoRoom => OfferResult::Rejected,
                 };
                 return match before {
+                    // The record is the same, or its fingerprint will show that it is not.
                     ExistingRecord::Unverified(_) | ExistingRecord::Aging(_) => OfferResult::OnDisk,
-                    // Memory still has it.
+                    // Memory still has the new Data and answers first.
                     ExistingRecord::Different(_) if offer.reason == OfferReason::Early => refused,
                     ExistingRecord::Different(_) => {
                         self.erase_key(offer.key);
                         refused
                     }
-                    // Recovery may still find an older record.
+                    // Recovery may still find an older record, which must not be served.
                     ExistingRecord::Absent
                         if offer.is_unverified && offer.reason != OfferReason::Early =>
                     {
@@ -161,7 +164,7 @@ impl DiskTier {
         OfferResult::Queued(self.append(now, disk, offer, path))
     }
 
-    /// The disk that will take the Data, with enough space in its open region.
+    /// Chooses the disk that will take the Data, and makes space in its open region.
     fn admit(
         &mut self,
         now: Instant,
@@ -198,7 +201,8 @@ impl DiskTier {
         }
     }
 
-    /// What is on disk under the key of offered Data.
+    /// Finds the record under the key of offered Data, and compares the two as far as possible
+    /// without reading the disk.
     fn existing_record(&mut self, offer: &Offer<'_>) -> ExistingRecord {
         let Some(address) = self.find(offer.key) else { return ExistingRecord::Absent };
         if let Some(at) = self.pending.find(address) {
@@ -213,10 +217,11 @@ impl DiskTier {
             return ExistingRecord::Different(address);
         }
         let device = &self.devices[usize::from(address.disk())];
+        // Data that was used should outlive the region of its record.
         let is_due_again = offer.was_used && device.is_evicted_soon(address);
         match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
-            // After a restart the fingerprint is lost, so the record could not be compared any
-            // more.
+            // A restart loses the fingerprint. After that, nothing could show that the record
+            // differs, so write the Data now.
             (true, false) if offer.reason == OfferReason::Shutdown => {
                 ExistingRecord::Unverified(address)
             }
@@ -226,7 +231,8 @@ impl DiskTier {
         }
     }
 
-    /// From now on only this Data is served under this key, if a fingerprint can be kept.
+    /// Keeps a fingerprint of the Data, if there is space. From now on, a record of this key is
+    /// served only if it has this fingerprint.
     fn record_fingerprint(&mut self, key: Key, wire: &[u8]) -> Comparison {
         let fingerprint = self.config.hash_key.hash(wire);
         if self.fingerprints.insert(key, fingerprint) {
@@ -250,7 +256,8 @@ impl DiskTier {
         }
     }
 
-    /// The disk with the fewest waiting records, among those that take any; ties in turn.
+    /// The disk with the fewest waiting records, among those that take any. Disks with equally many
+    /// take turns. If `only` is set, no other disk is considered.
     fn choose_disk(
         &mut self,
         now: Instant,
@@ -280,7 +287,7 @@ impl DiskTier {
                 is_full = true;
                 continue;
             }
-            // A stalled disk is better than none: stalls end.
+            // `false` sorts first, so a stalled disk is chosen only if all are stalled: stalls end.
             let load = (device.is_stalled, device.records_waiting);
             if chosen.is_none_or(|(least, _)| load < least) {
                 chosen = Some((load, disk));
@@ -296,15 +303,16 @@ impl DiskTier {
         }
     }
 
-    /// The limit of the write backlog of one disk: its share, so that a disk that does not respond
-    /// leaves the others theirs.
+    /// The limit of the write backlog of one disk. It is an equal share, so an unresponsive disk
+    /// cannot use up the limit of the others.
     #[inline]
     pub(crate) fn device_backlog_max(&self) -> u64 {
         self.config.write_backlog_bytes_max / self.devices.len().max(1) as u64
     }
 
-    /// Ensures that a disk's open region has space for a packet of `len` bytes, behind all erasures
-    /// that wait to be logged.
+    /// Ensures that a disk's open region has space for a packet of `len` bytes. First logs the
+    /// erasures that wait: an erasure without a position covers everything before it, so it must
+    /// not come after the new record.
     fn prepare_append(&mut self, now: Instant, disk: usize, len: usize) -> bool {
         let size = self.devices[disk].record_bytes(len);
         self.append_erasures(now, disk)
@@ -312,7 +320,8 @@ impl DiskTier {
     }
 
     /// Ensures that the open region has space for `size` bytes, and for `growth` bytes in its
-    /// checkpoint. If not, closes it and opens the next one, which evicts the records in there.
+    /// checkpoint. If it does not, closes it and opens the next one, which evicts the records of
+    /// the next one.
     fn ensure_region_space(&mut self, now: Instant, disk: usize, size: u64, growth: usize) -> bool {
         if self.devices[disk].fits(size, growth) {
             return true;
@@ -324,6 +333,7 @@ impl DiskTier {
         self.seal_closed(now, disk);
         let ticket = self.tickets.next();
         let device = &mut self.devices[disk];
+        // There is no next region while all others are still being written.
         let Some(reused) = device.open_next(now, &mut self.last_sequence, ticket) else {
             return false;
         };
@@ -442,6 +452,7 @@ impl DiskTier {
     /// any disk's own log is written once, even if that disk is much smaller than the others.
     pub(super) fn sweep(&mut self, disk: usize, appended: u64) {
         let round = self.catalog.round_steps() as u128 + 1;
+        // An eighth needs a factor of 8. The rest is a margin for an index that grows meanwhile.
         let of_all = 10 * u128::from(appended) * round / u128::from(self.log_bytes.max(1));
         let own_bytes = self.devices[disk].geometry.log_bytes().max(1);
         let of_own = 2 * u128::from(appended) * round / u128::from(own_bytes);
@@ -453,13 +464,15 @@ impl DiskTier {
         });
     }
 
-    /// Data arrived that memory does not hold. The record on disk under its name may differ.
+    /// Handles the arrival of Data that memory does not hold. A record of its name on disk may
+    /// differ; it must be erased, or compared before it is served.
     pub(crate) fn on_new_data(&mut self, key: Key, wire: &[u8]) -> Comparison {
         if self.catalog.is_ruled_out(key) && !self.is_recovering() {
             self.reads.invalidate(key);
             return Comparison::NotNeeded;
         }
         let address = self.find(key);
+        // A pending record is still in memory and can be compared at once. A written record cannot.
         match address.and_then(|address| self.pending.find(address)) {
             Some(at) if *self.pending.get(at).packet == *wire => {}
             Some(_) => {
@@ -474,14 +487,13 @@ impl DiskTier {
         Comparison::NotNeeded
     }
 
-    /// Data of this name arrived and is not stored, and the record cannot be compared with it.
+    /// Erases a record that differs, or may differ, from newer Data of its name.
     pub(crate) fn erase_unverified(&mut self, key: Key) {
         let was_there = self.erase_key(key);
         self.stats.superseded += u64::from(was_there);
     }
 
-    /// Erases what is stored under this key, now and after any restart. Returns whether there was a
-    /// record.
+    /// Erases the record of this key, now and after any restart. Returns whether there was one.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.fingerprints.remove(key);
         self.reads.invalidate(key);
@@ -506,8 +518,8 @@ impl DiskTier {
         }
     }
 
-    /// Removes a record that cannot be served. Logs an erasure that covers exactly this record, so
-    /// that it does not replace newer Data of its name after a restart.
+    /// Removes a record that cannot be served, such as a damaged one. The erasure that is logged
+    /// ends at this record, so newer Data of its name stays after a restart.
     pub(super) fn discard_record(&mut self, key: Key, address: RecordAddress) {
         if !self.is_valid(address) || !self.remove_from_index(key, address) {
             return;
@@ -539,6 +551,7 @@ impl DiskTier {
                 let (is_valid, may_be_recovered) =
                     (self.is_valid(address), self.may_be_recovered(address));
                 self.uncount_record(address);
+                // If everything below the prefix goes, one erasure at the end covers it all.
                 if may_be_recovered && !is_all {
                     self.log_erasure(key, Some(address));
                 }

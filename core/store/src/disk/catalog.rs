@@ -8,8 +8,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::CountingBloom;
 
-/// Index and filter always hold the same keys. The list of segments lags behind only while it is
-/// built. An address in the index may be stale: the devices can tell, the catalog cannot.
+/// Index and filter always hold the same keys. The list of segments holds fewer only while it is
+/// being built. An address in the index may be stale. Only the devices can tell.
 pub(super) struct RecordCatalog {
     index: DiskIndex,
     filter: Option<CountingBloom>,
@@ -20,8 +20,8 @@ pub(super) struct RecordCatalog {
 }
 
 impl RecordCatalog {
-    /// For logs of `log_bytes` bytes. Index and filter together stay within `index_bytes_max` less
-    /// `others_bytes`.
+    /// An empty catalog for logs of `log_bytes` bytes in all. Index and filter together use at most
+    /// `index_bytes_max` less `others_bytes`.
     pub(super) fn new(config: &DiskTierConfig, log_bytes: u64, others_bytes: usize) -> Self {
         let filter = filter_for(config, log_bytes);
         let filter_bytes = filter.as_ref().map_or(0, CountingBloom::memory_bytes);
@@ -84,7 +84,7 @@ impl RecordCatalog {
         self.index.has_room_for(key, path_len)
     }
 
-    /// Adds a record, for which there is space, or changes its address. Returns the former address.
+    /// Adds a record or changes its address. There must be space. Returns the former address.
     /// `path` appends the hashes of the prefixes of the object's name; `name` returns the object's
     /// name.
     pub(super) fn insert(
@@ -132,7 +132,7 @@ impl RecordCatalog {
         self.index.round_steps()
     }
 
-    /// Visits the next `steps` entries of the index and removes those that must not stay.
+    /// Visits the next `steps` entries of the index and removes those that `is_kept` rejects.
     pub(super) fn sweep(
         &mut self,
         steps: usize,
@@ -206,7 +206,7 @@ impl RecordCatalog {
     }
 }
 
-/// A record left the index.
+/// Updates filter and list after a record has left the index.
 #[inline]
 fn on_record_removed(
     filter: &mut Option<CountingBloom>,
@@ -221,7 +221,7 @@ fn on_record_removed(
     }
 }
 
-/// A filter for as many records as the disks can hold, in at most half of the memory for the index.
+/// A filter for as many records as the disks can hold. It uses at most half of the index's memory.
 fn filter_for(config: &DiskTierConfig, log_bytes: u64) -> Option<CountingBloom> {
     if config.filter == FilterKind::Index {
         return None;

@@ -1,4 +1,4 @@
-//! Checkpoints: the list of a region's contents, so that recovery need not read the region itself.
+//! Checkpoints list a region's contents, so that recovery need not read the region itself.
 //!
 //! The body of a checkpoint is a sequence of items in the order in which they were appended.
 //! Numbers are in LEB128, hashes in 8 bytes. A *node* is a name prefix. It is written once for each
@@ -35,6 +35,7 @@ const RECORD: u8 = 2;
 const ERASED_KEY: u8 = 3;
 const ERASED_BELOW: u8 = 4;
 
+/// The Data that an erasure covers.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Erasure {
     /// One Data packet.
@@ -65,7 +66,7 @@ pub(super) enum RegionItem {
         at_sectors: u32,
         sectors: u8,
     },
-    /// Something that was appended before was erased.
+    /// An erasure of older records, in this region or others of the disk.
     Erased(LoggedErasure),
 }
 
@@ -74,7 +75,9 @@ pub(super) enum RegionItem {
 pub(super) struct CheckpointBuilder {
     /// Space for the header, then the items.
     octets: Vec<u8>,
+    /// From the hash of a prefix to its index in `hashes`. The item format counts nodes from 1.
     nodes: Table,
+    /// The prefixes written so far, in order.
     hashes: Vec<u64>,
 }
 
@@ -102,7 +105,7 @@ impl CheckpointBuilder {
         self.nodes.find(hash, |index| self.hashes[index as usize] == hash)
     }
 
-    /// Whether the object's node is written already, so that [`CheckpointBuilder::record`] needs no
+    /// Whether the object's node is written already. Then [`CheckpointBuilder::record`] needs no
     /// path.
     #[inline]
     pub(super) fn knows(&self, object: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Compares records with newer Data of the same name before a stop.
+//! Compares records with the fingerprints of newer Data before a stop.
 
 use super::address::{Key, RecordAddress};
 use super::op::{DiskOpKind, DiskOutcome};
@@ -47,7 +47,7 @@ impl DiskTier {
         outcome: &DiskOutcome,
     ) {
         self.devices[usize::from(address.disk())].comparing -= 1;
-        // The record was replaced, erased or evicted during the read.
+        // Skip a record that was replaced, erased or evicted during the read.
         if self.find(key) != Some(address) {
             return;
         }

@@ -4,8 +4,8 @@ use core::str::FromStr;
 use weir_base::units::parse_bytes;
 use weir_base::{HashKey, NS_PER_MS, UnknownWord, words};
 
-/// CRC-32C of bytes. The caller passes the function, since the fast variants must check the
-/// processor.
+/// Computes the CRC-32C of bytes. The caller passes the function, because fast variants depend on
+/// the processor and this crate has no unsafe code.
 pub type Checksum = fn(&[u8]) -> u32;
 
 /// One shard's share of one disk: every `stride`th region, starting with region `first`.
@@ -26,7 +26,7 @@ pub struct DiskGeometry {
     pub is_writable: bool,
 }
 
-/// What a lookup consults before the index of the disks (paper nb-cache, III-B).
+/// The filter that a lookup consults before the index of the disks (paper nb-cache, III-B).
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum FilterKind {
     /// A counting Bloom filter.
@@ -122,35 +122,36 @@ pub struct DiskTierConfig {
     /// Milliseconds since 1970 at [`Instant::ZERO`](weir_base::Instant::ZERO). Freshness on disk is
     /// in wall-clock time, so that it survives a restart.
     pub unix_ms_at_zero: u64,
-    /// What a lookup consults before the index.
+    /// The filter in front of the index.
     pub filter: FilterKind,
     /// False positives of the filter in a million lookups, once the disks are full.
     pub false_positives_ppm: u32,
     /// Bytes of a typical record, by which the filter is sized. Smaller records raise the rate of
     /// false positives.
     pub record_bytes_typical: u32,
-    /// Bytes of memory for index and filter. A record is not stored if it might need more, even if
-    /// only while a table grows. With less than about 100 KiB hardly any record is.
+    /// Bytes of memory for index and filter. A record is not stored if it might exceed them, even
+    /// if only while a table grows. Below about 100 KiB, hardly any record is stored.
     pub index_bytes_max: u64,
     pub admission: Admission,
     pub offer_at: OfferAt,
     pub contention: Contention,
     /// Most operations in progress on one disk.
     pub depth: u32,
-    /// Most reads that wait for one disk or are in progress. Beyond this limit reads are refused.
+    /// Most reads that wait for one disk or are in progress. Beyond this limit, the tier refuses
+    /// reads.
     pub reads_max: u32,
     /// Most bytes of records that wait to be written or are being written, on all disks together.
     /// Beyond this limit Data is not stored (paper nb-cache, V-C.1).
     pub write_backlog_bytes_max: u64,
-    /// Reads waiting for a disk from which on Interests are forwarded instead, if they can be
-    /// (paper nb-cache, III-C).
+    /// If at least this many reads wait for a disk, the router forwards Interests instead of
+    /// reading, if it can (paper nb-cache, III-C).
     pub bypass_threshold: u32,
     /// Most bytes of one write, unless a single record is longer.
     pub write_bytes_max: u32,
     /// How long a record may wait for other records to be written together with it, in nanoseconds.
     pub write_delay_max_ns: u64,
-    /// How long an operation may take before the disk counts as stalled, in nanoseconds. Reads that
-    /// wait for a stalled disk are released, and it receives no operations until it responds.
+    /// How long an operation may take before the disk counts as stalled, in nanoseconds. The tier
+    /// then ends the reads that wait for the disk, and sends it no operations until it responds.
     pub stalled_after_ns: u64,
 }
 
@@ -162,7 +163,7 @@ impl DiskGeometry {
 }
 
 impl DiskTierConfig {
-    /// One shard's share of a configuration whose depth and limits are those of the whole router.
+    /// One shard's share of a configuration whose depth and limits apply to the whole router.
     #[must_use]
     pub fn for_shard(self, shards: u32) -> Self {
         Self {

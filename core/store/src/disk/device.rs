@@ -21,19 +21,21 @@ const ERASURES_PER_RECORD: usize = 1024;
 /// the next recovery.
 const ERASURES_WAITING_MAX: usize = if cfg!(test) { 1 << 12 } else { 1 << 18 };
 
-/// What is known of a region.
+/// The state of a region. A region is *valid* while `sequence` is not 0.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Region {
     /// The sequence number of its current use; 0 if it holds nothing.
     pub(super) sequence: u32,
     /// If it holds nothing: the sequence number of its last use.
     pub(super) last_sequence: u32,
-    /// The sequence number that recovery would find, until a newer header is on disk.
+    /// The sequence number of the previous use, until the new header is on disk. If the process
+    /// died before that, recovery would find the records of that use; 0 if there are none.
     pub(super) recoverable_as: u32,
     /// Consecutive failed writes of its header.
     pub(super) failures: u8,
     /// Records in it that are in the index.
     pub(super) records: u32,
+    /// Bytes of these records on disk.
     pub(super) bytes: u64,
 }
 
@@ -68,7 +70,7 @@ pub(super) enum BatchContent {
     Checkpoint,
 }
 
-/// A write that is being gathered, waits or is in progress.
+/// A write of one region: it is gathered, then waits, then is in progress.
 #[derive(Debug)]
 pub(super) struct WriteBatch {
     pub(super) ticket: u64,
@@ -104,27 +106,28 @@ pub(super) struct Device {
     pub(super) batch: Option<WriteBatch>,
     /// Gathered writes, in order.
     pub(super) writes: VecDeque<WriteBatch>,
+    /// Reads that wait, by their index in `Reads`.
     pub(super) reads: VecDeque<u32>,
+    /// Operations that the driver has not finished.
     pub(super) under_way: u32,
     /// Operations in the order in which they began. Some may have ended.
     pub(super) begun: VecDeque<(Instant, DiskOpId)>,
     /// Reads that wait or are in progress.
     pub(super) reads_waiting: u32,
-    /// Records that wait to be written or are being written, and the bytes of the disk that they
-    /// will take.
+    /// Records that wait to be written or are being written, and their bytes on disk.
     pub(super) records_waiting: u32,
     pub(super) bytes_waiting: u64,
     /// Keys whose records still have to be compared with newer Data, and the comparisons in
     /// progress.
     pub(super) comparisons: Vec<Key>,
     pub(super) comparing: u32,
-    /// Erasures that are not logged yet, and the position before which each applies. `None` is the
-    /// position at which it will be logged. A position is given if an earlier attempt to log it
-    /// failed.
+    /// Erasures that are not logged yet, and the position before which each applies. `None` stands
+    /// for the position at which it will be logged. An erasure has a position if it covers only
+    /// older records, or if an earlier attempt to log it failed.
     pub(super) erasures: BTreeMap<Erasure, Option<LogPosition>>,
     pub(super) is_stalled: bool,
-    /// When the disk last responded. Operations that began before count as begun now, as far as
-    /// stalls are concerned.
+    /// When the disk last responded. For the detection of stalls, operations that began before
+    /// count as begun at this time.
     pub(super) last_answer: Instant,
     /// Regions with lower sequence numbers are the oldest eighth of a full log.
     pub(super) old_below: u32,
@@ -181,7 +184,7 @@ impl Device {
         self.is_usable() && self.is_ready && !self.is_stalled && now >= self.paused_until
     }
 
-    /// Whether the disk should do some of its work before it is offered more.
+    /// Whether the disk should catch up before the caller offers it more.
     pub(super) fn is_behind(&self, records: u32) -> bool {
         let in_use = self.closing.len() + usize::from(self.open.is_some());
         !self.is_ready || self.records_waiting >= records || in_use >= self.regions.len()
@@ -214,8 +217,8 @@ impl Device {
         })
     }
 
-    /// Whether a restart would find the record written at this address. That is so if it is valid,
-    /// or if its region is being reused and the new header is not on disk yet.
+    /// Whether a restart would find the record written at this address. It would if the record is
+    /// valid, or if its region is being reused and the new header is not on disk yet.
     #[inline]
     pub(super) fn may_be_recovered(&self, address: RecordAddress) -> bool {
         let is = |sequence: u32| sequence != 0 && sequence as u8 == address.generation();
@@ -236,6 +239,7 @@ impl Device {
         sequences.extend(self.regions.iter().map(|region| region.sequence));
         let is_full = !sequences.is_empty() && !sequences.contains(&0);
         let eighth = sequences.len() / 8;
+        // The number with an eighth of all numbers below it. An empty region is reused before any.
         self.old_below = if is_full { *sequences.select_nth_unstable(eighth).1 } else { 0 };
     }
 
@@ -272,8 +276,8 @@ impl Device {
         record::size(body_len, self.geometry.block_bytes)
     }
 
-    /// Whether a region has space for `size` more bytes at `at`, besides its checkpoint, which
-    /// grows by `growth`, and its footer.
+    /// Whether a region has space for `size` more bytes at `at`, and for its checkpoint and footer
+    /// behind them. The checkpoint has `checkpoint_len` bytes and grows by `growth`.
     pub(super) fn has_room(
         &self,
         at: u64,
@@ -303,8 +307,8 @@ impl Device {
         let is_busy = |region: u32| self.closing.iter().any(|writer| writer.region == region);
         let regions = self.regions.iter().zip(0_u32..);
         let idle = regions.filter(|&(_, index)| !is_busy(index));
-        // A region whose header cannot be written is tried once more before another one is evicted.
-        // After that, it waits for its turn.
+        // After one failed header write, retry the region before evicting another one. After two,
+        // it waits until its last use would have been the oldest.
         let age = |region: &Region| match region.failures {
             0 | 1 => (region.sequence, region.failures),
             _ => (region.sequence.max(region.last_sequence), 0),
@@ -429,8 +433,8 @@ impl Device {
         self.open.iter().chain(&self.closing).any(|writer| writer.writes > 0)
     }
 
-    /// Queues checkpoint and footer of closed regions whose records are all written. Drops the
-    /// writers of regions that have a checkpoint or cannot get one.
+    /// Queues checkpoint and footer of each closed region whose writes have all ended. Drops the
+    /// writers of regions that have a checkpoint, or cannot get one because a write failed.
     pub(super) fn seal_closed(&mut self, now: Instant, tickets: &mut Tickets) {
         let mut at = 0;
         while at < self.closing.len() {
@@ -521,7 +525,7 @@ impl Device {
 
     fn merge_erasure(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         let waiting = self.erasures.entry(erasure).or_insert(before);
-        // `None` is a future position and so the greater of the two.
+        // `None` is a future position, so it is the greater of the two.
         *waiting = waiting.zip(before).map(|(one, other)| one.max(other));
     }
 
@@ -536,7 +540,7 @@ impl Device {
         }
     }
 
-    /// How many erasures the next record holds: as many as an empty region has space for.
+    /// How many erasures the next record holds: all that wait, as far as an empty region has space.
     fn next_erasures(&self) -> usize {
         let mut count = self.erasures.len().min(ERASURES_PER_RECORD);
         while count > 1 {

@@ -10,9 +10,9 @@ const FINGERPRINT_BYTES: usize = 2 * size_of::<(Key, u64)>();
 /// Fingerprints of Data that arrived from the network while a record of its name was on disk. When
 /// the record is read, it is compared with the fingerprint, and served only if it is equal.
 ///
-/// So Data that bypassed a busy disk need not be written a second time. A fingerprint is never
-/// evicted for another: without it, a record that differs could be served. If there is no space,
-/// the new Data itself must be written in place of the record.
+/// So Data that was fetched past a busy disk need not be written a second time. A fingerprint is
+/// never evicted for another: without it, a record that differs could be served. If there is no
+/// space, the new Data itself must be written in place of the record.
 pub(super) struct PendingFingerprints {
     fingerprints: BTreeMap<Key, u64>,
     count_max: usize,
@@ -33,7 +33,7 @@ impl PendingFingerprints {
         self.count_max * FINGERPRINT_BYTES
     }
 
-    /// The fingerprint that the record must have.
+    /// The fingerprint that the record of this key must have, if one is kept.
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<u64> {
         if self.fingerprints.is_empty() {

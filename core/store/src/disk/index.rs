@@ -10,20 +10,20 @@ use core::fmt;
 use nodes::{NONE, Nodes, ROOT, list_growth_bytes};
 use segments::{EMPTY, Segments};
 
-/// Marks the number of a cell with two words: the address of Data with exactly the node's name, and
-/// the word of its segments.
+/// Marks a node's content that is the number of a cell with two words: the address of Data with
+/// exactly the node's name, and the word of its segments.
 const BOTH: u64 = 1 << 63;
 
-/// The address of all Data on the disks, by name and by prefix.
+/// The addresses of all Data on the disks, by name and by prefix.
 ///
 /// Each prefix of a name, including the object's name, has a node of 32 bytes, plus its share of
 /// the hash table. The addresses of an object's segments are in a radix tree, at 8.4 bytes a
 /// segment where segments are consecutive. Data without a segment number, and a segment 0 that is
 /// alone, is stored in the node itself.
 ///
-/// Names are not stored. After reading a record, the caller must compare its name. If two prefixes
-/// have the same hash, they share a node. A prefix lookup may then find Data that is not below the
-/// prefix, or miss some.
+/// Names are not stored, so the caller must compare the name of a record after reading it. If two
+/// prefixes have the same hash, they share a node. A prefix lookup may then find Data that is not
+/// below the prefix, or miss some.
 pub(crate) struct DiskIndex {
     nodes: Nodes,
     segments: Segments,
@@ -59,7 +59,7 @@ impl NodeEntry {
         }
     }
 
-    /// Whether a segment is the first of its 64 that a walk from here finds.
+    /// Whether a walk from here enters the cell of this segment. A cell holds 64 segments.
     fn is_first_of_cell(self, key: Key) -> bool {
         match self {
             Self::Whole => true,
@@ -110,15 +110,15 @@ impl DiskIndex {
             + self.path.capacity() * size_of::<u64>()
     }
 
-    /// Whether the index may grow as far as inserting `key` can make it. The object's name has at
-    /// most `prefixes` proper prefixes, without the empty one. Memory that is needed only during a
-    /// move counts, too.
+    /// Whether inserting `key` stays within the memory limit in the worst case. The object's name
+    /// has at most `prefixes` proper prefixes, without the empty one. Memory that a growing table
+    /// needs only while it moves counts, too.
     pub(crate) fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
         let growth = self.growth_bytes(key, prefixes);
         self.memory_bytes().saturating_add(growth) <= self.bytes_max
     }
 
-    /// Bytes that an insertion may need in addition.
+    /// The most bytes that an insertion may add.
     fn growth_bytes(&self, key: Key, prefixes: usize) -> usize {
         let (nodes, content) = match self.nodes.find(key.object) {
             Some(node) => (0, self.nodes.get(node).content),
@@ -266,12 +266,13 @@ impl DiskIndex {
         count
     }
 
-    /// Visits the next `steps` Data, continuing where the last call stopped and restarting at the
-    /// end, and removes those for which `keep` returns false. Returns how many.
+    /// Visits the next `steps` Data and removes those for which `keep` returns false. Returns how
+    /// many it removed. Each call continues where the last one stopped, and starts again at the
+    /// end.
     ///
-    /// Each round visits all Data that exists during the whole round. Insertions and removals
-    /// between calls do no harm; new Data may be visited in the next round only. A round also moves
-    /// cells together, so that pages of memory can be freed.
+    /// Each round visits all Data that exists during the whole round. Data that is inserted during
+    /// a round may have to wait for the next one. A round also moves cells together, so that pages
+    /// of memory can be freed.
     pub(crate) fn sweep(
         &mut self,
         steps: usize,
@@ -302,7 +303,7 @@ impl DiskIndex {
         removed
     }
 
-    /// Visits the next `steps` Data from a cursor on. Returns whether that was the end.
+    /// Visits the next `steps` Data from a cursor on. Returns whether it has reached the end.
     pub(super) fn walk(
         &self,
         cursor: &mut Cursor,
@@ -374,13 +375,14 @@ impl DiskIndex {
         Some((Key { object: node.hash, segment }, address))
     }
 
-    /// Removes existing Data from a node, and leaves the node.
+    /// Removes existing Data from a node, but not the node itself.
     fn remove_from_node(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.unpack(content);
         let (whole, segments) = match segment {
             WHOLE => (EMPTY, segments),
             segment => {
+                // A smaller cell may need a new page. If the limit forbids that, the cell stays.
                 let page_bytes = self.segments.cells().growth_bytes(1);
                 let may_add_page = self.memory_bytes().saturating_add(page_bytes) <= self.bytes_max;
                 (whole, self.segments.remove(segments, segment, may_add_page).0)
@@ -390,7 +392,7 @@ impl DiskIndex {
         self.len -= 1;
     }
 
-    /// Moves the cells that lead to a segment to fuller pages, if there are any.
+    /// Moves the cells on the path to a segment to fuller pages, if there are any.
     fn compact(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.unpack(content);
@@ -400,7 +402,8 @@ impl DiskIndex {
         }
     }
 
-    /// What a node holds: the address of Data with exactly its name, and the word of its segments.
+    /// Splits a node's content: the address of Data with exactly its name, and the word of its
+    /// segments. [`EMPTY`] stands for none.
     #[inline(always)]
     fn unpack(&self, content: u64) -> (u64, u64) {
         if content & BOTH != 0 {

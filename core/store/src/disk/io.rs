@@ -1,5 +1,5 @@
-//! Issues operations to the disks, and handles their outcomes. Steps 5 to 9 of the path in the
-//! [module documentation](super).
+//! Issues operations to the disks, and handles their outcomes. These are steps 5 to 9 of the path
+//! in the [module documentation](super).
 
 use super::address::SECTOR_BYTES;
 use super::checkpoint::{Erasure, LoggedErasure};
@@ -17,7 +17,7 @@ use weir_base::{Backoff, Instant, NS_PER_S, Packet};
 
 /// Consecutive failed writes after which appending to a disk pauses.
 const FAILURES_MAX: u32 = 3;
-/// The length of these pauses.
+/// The length of the pause. It doubles with each further failure.
 const PAUSE: Backoff = Backoff::new(NS_PER_S, 60 * NS_PER_S);
 
 impl DiskTier {
@@ -65,7 +65,8 @@ impl DiskTier {
         let write = device.writes.front();
         let write =
             write.filter(|batch| !device.must_wait_for_header(batch)).map(|batch| batch.ticket);
-        // Preferring reads must not block writes until memory is full of evicted packets.
+        // With a large backlog, take turns by arrival. If reads always went first, evicted packets
+        // that wait to be written would fill memory.
         let contention = match device.bytes_waiting > self.device_backlog_max() / 4 {
             true => Contention::Fifo,
             false => self.config.contention,
@@ -73,7 +74,7 @@ impl DiskTier {
         match choose_next(contention, read, write) {
             Some(NextOp::Read) => self.begin_next_read(now, disk),
             Some(NextOp::Write) => self.begin_next_write(now, disk),
-            // Idle disk: compare records before a stop.
+            // The disk is idle: compare records, which happens only before a stop.
             None => {
                 let (purpose, kind) = self.next_comparison(disk)?;
                 Some(self.begin_op(now, disk, purpose, kind))
@@ -92,6 +93,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.under_way += 1;
         device.begun.push_back((now, id));
+        // One slow operation keeps all that ended after it in the list. Drop those now and then.
         if device.begun.len() > 2 * self.config.depth as usize + 64 {
             let operations = &self.operations;
             device.begun.retain(|&(_, id)| operations.is_running(id));
@@ -175,7 +177,7 @@ impl DiskTier {
         self.reads.finish(read.id, outcome);
     }
 
-    /// Whether the record that was read may be served.
+    /// Whether the record that was read may be served. Erases it if it has the wrong fingerprint.
     fn check_read(&mut self, read: &SharedRead, packet: &Packet) -> bool {
         if read.is_stale {
             return false;
@@ -190,8 +192,8 @@ impl DiskTier {
         false
     }
 
-    /// A read failed. A single failed read discards its record. If all reads fail, the disk is
-    /// broken, and its records are kept for later.
+    /// Handles a failed read. The first of consecutive failures discards its record. After further
+    /// failures the disk itself counts as broken, and its records stay for when it recovers.
     fn on_read_failed(&mut self, disk: usize, read: &SharedRead) {
         self.stats.read_errors += 1;
         let device = &mut self.devices[disk];
@@ -208,7 +210,7 @@ impl DiskTier {
             _ => Some(DiskFailure::Io),
         };
         let device = &mut self.devices[disk];
-        // The region may have been given up since.
+        // The region has no writer any more if it was abandoned since.
         if let Some(writer) = device.writer_mut(batch.region, batch.sequence) {
             writer.writes -= 1;
             writer.has_failed |= failure.is_some();
@@ -270,13 +272,14 @@ impl DiskTier {
             return self.abandon_region(disk, batch, failure);
         }
         let is_open = device.open.as_ref().is_some_and(|writer| writer.sequence == batch.sequence);
-        // After an error, continue in another region. A full file system would fail there, too.
+        // After an I/O error, continue in another region. On a full file system that would fail,
+        // too.
         if is_open && failure == DiskFailure::Io {
             device.close();
         }
     }
 
-    /// The header of a region could not be written, so the region holds nothing.
+    /// Empties a region whose header could not be written, and drops its other writes.
     fn abandon_region(&mut self, disk: usize, header: &WriteBatch, failure: DiskFailure) {
         let device = &mut self.devices[disk];
         device.finish_batch();
@@ -306,8 +309,7 @@ impl DiskTier {
         self.sweep(disk, self.devices[disk].geometry.region_bytes);
     }
 
-    /// Detects stalled disks and continues recovery. Everything else that is due happens in
-    /// `take_ops`.
+    /// Detects stalled disks and continues recovery. `take_ops` does everything else that is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for disk in 0..self.devices.len() {
             if self.stalls_at(disk).is_some_and(|at| at <= now) {
@@ -335,7 +337,7 @@ impl DiskTier {
             let read = self.reads.remove(at);
             self.reads.finish(read.id, ReadOutcome::Stalled);
         }
-        // Reads in progress stay with the driver, but their Interests are released as well.
+        // Reads in progress stay with the driver. Their Interests are released as well.
         for running in self.operations.of_disk(disk) {
             if let OpPurpose::Read(at) = running.purpose {
                 self.reads.release_waiters(at);
@@ -362,7 +364,7 @@ impl DiskTier {
         next
     }
 
-    /// Queues everything that is being gathered. Returns whether a disk that works still has
+    /// Queues the batches that are being gathered. Returns whether a working disk still has
     /// something to write or to compare.
     pub(crate) fn flush(&mut self, now: Instant) -> bool {
         for disk in 0..self.devices.len() {

@@ -1,13 +1,13 @@
 use super::address::{Key, RecordAddress};
 use weir_base::{Instant, Packet};
 
-/// A record that, according to the index, answers an Interest.
+/// A record that answers an Interest, according to the index. Reading it may show otherwise.
 #[derive(Copy, Clone, Debug)]
 pub struct OnDisk {
     /// An index into [`DiskTierConfig::disks`](super::DiskTierConfig::disks).
     pub disk: u8,
-    /// Reads that wait for the disk or are in progress, without the one that this lookup could
-    /// join.
+    /// Reads that wait for the disk or are in progress. A read that this lookup could join does not
+    /// count.
     pub reads_waiting: u32,
     /// Whether the disk has not responded for a long time.
     pub is_stalled: bool,
@@ -24,7 +24,7 @@ pub struct ReadId(pub u64);
 #[error("too many reads are waiting for the disk")]
 pub struct ReadRefused;
 
-/// A read has ended, or need not be waited for any longer.
+/// A read has ended, or its Interests should not wait for it any longer.
 #[derive(Debug)]
 pub struct FinishedRead {
     pub read: ReadId,

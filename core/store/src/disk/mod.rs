@@ -65,9 +65,9 @@
 //!    segment is lost, and `Store::take_lost` reports it.
 //! 8. **Lookup.** An Interest for the segment misses in memory. The filter says that a record may
 //!    exist (else it is a miss, for one cache line); the index gives its address. `Store::lookup`
-//!    returns [`OnDisk`], without waiting. If the disk is busy and there is a next hop, the
-//!    router forwards the Interest (bypass). Otherwise it calls `Store::begin_read`. Interests for
-//!    the same record share one read.
+//!    returns [`OnDisk`], without waiting. If the disk is busy and there is a next hop, the router
+//!    forwards the Interest (bypass). Otherwise it calls `Store::begin_read`. Interests for the
+//!    same record share one read.
 //! 9. **Read.** The driver reads the blocks and checks store, offset, sequence number and checksum.
 //!    A record that fails is never served, and the index forgets it. The tier also drops data that
 //!    was erased, replaced, or found different from its fingerprint meanwhile. Without Data from

@@ -42,7 +42,7 @@ pub enum DiskOpKind {
     },
 }
 
-/// A piece of a write. Each starts at a block boundary, and the rest of its last block is zeros.
+/// A chunk of a write. Each starts at a block boundary, and zeros fill the rest of its last block.
 #[derive(Debug)]
 pub enum WriteChunk {
     Data {
@@ -77,7 +77,7 @@ pub enum DiskOutcome {
 /// Why bytes are not the expected record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
-    /// Something else: no record, or one of another store or an older use of the region.
+    /// The bytes are no record, or a record of another store or of another use of the region.
     #[error("there is no record of this store and region")]
     Foreign,
     /// Flipped bits, or a torn write.

@@ -1,4 +1,4 @@
-//! Operations in progress.
+//! Operations that the driver has started and not finished.
 
 use super::address::{Key, RecordAddress};
 use super::device::WriteBatch;
@@ -26,7 +26,7 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    /// Adds an operation. Its number is unique; the low 16 bits are its slot.
+    /// Adds an operation. Its identifier is never used again; the low 16 bits are its slot.
     pub(super) fn begin(&mut self, disk: u8, purpose: OpPurpose) -> DiskOpId {
         let slot = self.running.insert(RunningOp { id: DiskOpId(0), disk, purpose });
         self.serial += 1;

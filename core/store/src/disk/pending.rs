@@ -1,9 +1,10 @@
-//! Records whose write has not been confirmed yet.
+//! Records whose write the driver has not confirmed yet.
 
 use super::address::{Key, RecordAddress};
 use weir_base::{Packet, Pool, Slab, Table, mix};
 
-/// A record whose write has not been confirmed yet.
+/// A record whose write the driver has not confirmed yet. It shares the packet with memory and with
+/// the write batch.
 pub(super) struct Pending {
     pub(super) key: Key,
     pub(super) address: RecordAddress,
@@ -13,7 +14,7 @@ pub(super) struct Pending {
     pub(super) is_evicted: bool,
 }
 
-/// All such records, by address.
+/// All pending records, by address.
 pub(super) struct PendingRecords {
     records: Slab<Pending>,
     by_address: Table,
@@ -62,7 +63,7 @@ impl PendingRecords {
         pending
     }
 
-    /// Memory has evicted the Data of a record.
+    /// Notes that memory has evicted the Data of a record. Counts its bytes once.
     #[inline]
     pub(super) fn on_evicted(&mut self, at: u32) {
         let pending = &mut self.records[at];

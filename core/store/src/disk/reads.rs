@@ -11,7 +11,7 @@ pub(super) struct SharedRead {
     pub(super) key: Key,
     pub(super) address: RecordAddress,
     pub(super) ticket: u64,
-    /// The waiting Interests have been released already.
+    /// The disk stalled, and the waiting Interests have been released already.
     pub(super) is_released: bool,
     /// The Data was erased or replaced after the read began.
     pub(super) is_stale: bool,
@@ -76,7 +76,7 @@ impl Reads {
         ReadId(self.last_id)
     }
 
-    /// The record being read under this key must not be served any more.
+    /// Marks the reads of this key: their record must not be served any more.
     pub(super) fn invalidate(&mut self, key: Key) {
         let Self { by_key, reads, .. } = self;
         if by_key.is_empty() {
@@ -88,7 +88,7 @@ impl Reads {
         });
     }
 
-    /// None of the records being read may be served any more.
+    /// Marks all reads: none of their records may be served any more.
     pub(super) fn invalidate_all(&mut self) {
         self.reads.iter_mut().for_each(|(_, read)| read.is_stale = true);
     }

@@ -1,15 +1,17 @@
 //! The encoding of records on disk.
 //!
 //! A record is a header of 48 bytes, a body, and zeros up to the end of the block. Integers are
-//! little-endian. The header names the store, the use of the region, and the offset. So no other
-//! bytes can pass for the record. Neither can packet content that looks like one, nor a record of
-//! an earlier use of the region. A block that the disk wrote or read at the wrong offset is
-//! detected as well.
+//! little-endian. The header names the store, the use of the region, and the offset. So the reader
+//! detects:
+//!
+//! - packet content that looks like a record,
+//! - a record of an earlier use of the region,
+//! - a block that the disk wrote or read at the wrong offset.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..4 | `WRec` |
-//! | 4..8 | checksum of all bytes behind it, without padding |
+//! | 4..8 | checksum of header and body from byte 8 on, without padding |
 //! | 8..16 | store |
 //! | 16..24 | offset of the record on the disk |
 //! | 24..28 | sequence number of the region |
@@ -148,8 +150,8 @@ pub fn encode_chunks(
     assert_eq!(at, out.len(), "the output is as long as all chunks");
 }
 
-/// The record at the start of `octets`, which were read at `offset`, of any kind and any use of the
-/// region.
+/// Parses the record at the start of `octets`, which were read at `offset`. Accepts any kind, and
+/// any use of the region.
 pub(crate) fn parse_any<'a>(
     octets: &'a [u8],
     store_id: u64,
@@ -172,7 +174,7 @@ pub(crate) fn parse_any<'a>(
     Ok(Record { kind, sequence: word(24), fresh_until_unix_ms: long(32), body })
 }
 
-/// The Data record at the start of `octets`, which were read at this location.
+/// Parses the Data record at the start of `octets`, which were read at this location.
 pub fn parse_data<'a>(
     octets: &'a [u8],
     address: &RecordLocation,

@@ -1,8 +1,8 @@
 //! Recovery: rebuilds the index from the disks after a start.
 //!
-//! Nothing about the index is kept on disk except in regions. Recovery reads as little as possible:
-//! two blocks and a checkpoint for each region that was closed, and whole regions only where these
-//! are missing. Several disks recover side by side and independently.
+//! The disks hold no copy of the index, only regions. Recovery reads as little as possible: two
+//! blocks and a checkpoint for each region that was closed, and whole regions only where these are
+//! missing. Several disks recover at the same time and independently.
 //!
 //! 1. **Ends** ([`Stage::Ends`]). Read the first and the last block of every region: header and
 //!    footer.
@@ -36,15 +36,15 @@
 //! (9, ...).
 //!
 //! While a disk recovers, the store may erase or replace names whose records have not been read
-//! yet. `erase_unindexed` remembers these with the highest position, so the records are skipped
-//! when they come. After [`ERASED_MAX`] of them the rest of the disk is abandoned, to bound memory;
-//! the same happens when the index is full. An erasure of everything up to that position is logged,
-//! or a later start would bring old records back.
+//! yet. `erase_unindexed` remembers these with the highest position, so recovery skips their
+//! records later. After [`ERASED_MAX`] of them recovery abandons the rest of the disk, to limit
+//! memory. It does the same when the index is full. It then logs an erasure of everything up to
+//! that position; otherwise a later start would bring old records back.
 //!
-//! A key that two disks hold counts where it is found first; the other disk logs an erasure of its
-//! copy.
+//! If two disks hold a record of the same key, the one found first wins. The other disk logs an
+//! erasure of its copy.
 //!
-//! Recovery must never index a record that was erased or replaced, wait for one disk on behalf of
+//! Recovery must never index a record that was erased or replaced, delay one disk because of
 //! another, or make a lookup wait.
 
 use super::address::{Key, SECTOR_BYTES};
@@ -60,12 +60,12 @@ use super::scan::{RegionContext, RegionScan};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 
-/// Attempts for a read that the system fails.
+/// Attempts for a read that fails.
 const ATTEMPTS_MAX: u32 = 3;
-/// Most erasures since the start that are kept for records of a disk that are not indexed yet.
-/// Beyond the limit, the rest of the disk is abandoned.
+/// Most erasures since the start that recovery remembers for a disk. Beyond the limit, it abandons
+/// the rest of the disk.
 const ERASED_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 18 };
-/// Items that are indexed before other work gets a turn.
+/// Items of one disk that a call indexes before other work gets a turn.
 const ITEMS_PER_STEP: usize = 1024;
 
 impl DiskTier {
@@ -95,7 +95,7 @@ impl DiskTier {
                     ContentSource::Checkpoint { at, len } => Some((*at, *len)),
                     ContentSource::Scan(scan) => scan.next_read(&context),
                 });
-                // A job that needs no more reads has its contents already.
+                // A job that needs no more reads has its contents already, so it is never chosen.
                 let (at, len) = next_range.unwrap_or((0, block_bytes));
                 (region, at, len)
             }
@@ -181,7 +181,7 @@ impl DiskTier {
         }
     }
 
-    /// Counts an unreadable region once.
+    /// Counts an unreadable region, but only once.
     fn count_unreadable(&mut self, disk: usize, region: u32) {
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         self.stats.regions_unreadable += u64::from(!ends.is_unreadable);
@@ -217,7 +217,7 @@ impl DiskTier {
             ContentSource::Scan(scan) => {
                 match octets {
                     Some(octets) => scan.read(octets, &context),
-                    // Unreadable: continue behind the chunk. The region then gets no checkpoint.
+                    // Continue behind the unreadable chunk. The region then gets no checkpoint.
                     None => scan.skip(&context),
                 }
                 if scan.next_read(&context).is_none() {
@@ -241,7 +241,7 @@ impl DiskTier {
         let count = self.recovery.disks.len();
         for disk in 0..count {
             self.advance_stage(disk);
-            // No disk waits for another: sequence numbers are compared within one disk only.
+            // A disk need not wait for others: sequence numbers are compared only within a disk.
             if self.recovery.disks[disk].stage == Stage::Indexing {
                 self.index_regions(disk);
             }
@@ -270,7 +270,7 @@ impl DiskTier {
             for (ends, region) in recovery.ends.iter().zip(0..) {
                 recovery.jobs.extend(RegionJob::of(ends, region, block_bytes));
             }
-            // Regions of unknown age come first.
+            // Keep only the regions of unknown age in `jobs`, to be scanned first.
             let (unknown, known): (Vec<_>, Vec<_>) =
                 recovery.jobs.drain(..).partition(|job| job.sequence == 0);
             recovery.jobs.extend(unknown);
@@ -295,26 +295,28 @@ impl DiskTier {
         }
     }
 
-    /// Something was erased. Records of it that are not indexed yet must be skipped.
+    /// Remembers an erasure, so that recovery skips records of it that are not indexed yet.
     pub(super) fn erase_unindexed(&mut self, erasure: Erasure) {
         for disk in 0..self.recovery.disks.len() {
             let recovery = &mut self.recovery.disks[disk];
             if !recovery.may_index() {
                 continue;
             }
+            // The highest position covers every record that recovery has yet to read.
             if recovery.erased.insert(erasure, (u32::MAX, u32::MAX)).is_none() {
                 recovery.erased_since_start += 1;
             }
             if recovery.erased_since_start > ERASED_MAX {
                 let last = recovery.last_indexed();
-                // Until the disk is ready, it holds nothing but what was there before the start.
+                // Until the disk is ready, all its records are older than the start. Then an
+                // erasure of everything cannot hit new ones.
                 self.abandon_rest(disk, last.filter(|_| self.devices[disk].is_ready));
             }
         }
     }
 
-    /// Indexes nothing more of what lies before a position, or before the position at which this
-    /// will be logged.
+    /// Stops indexing a disk, and logs an erasure of everything before a position. With `None`, the
+    /// position is where the erasure will be logged.
     fn abandon_rest(&mut self, disk: usize, before: Option<LogPosition>) {
         let recovery = &mut self.recovery.disks[disk];
         recovery.is_abandoned = true;
@@ -322,7 +324,8 @@ impl DiskTier {
         self.devices[disk].erase_before(Erasure::Below(None), before);
     }
 
-    /// Indexes what is known of a disk, newest region first.
+    /// Indexes the regions of a disk whose contents are known, newest first. Stops at the first
+    /// region that has not been read: an older one must not come before it.
     fn index_regions(&mut self, disk: usize) {
         let mut budget = ITEMS_PER_STEP;
         while let Some(mut job) = self.recovery.disks[disk].jobs.pop_front() {
@@ -384,8 +387,8 @@ impl DiskTier {
         let address = device.address(disk as u8, region, at, size);
         let end = (position.0, at_sectors + u32::from(sectors));
         if let Some(known) = self.find_recoverable(key) {
-            // On the same disk, the known record is newer. Between two disks the known record wins,
-            // and this one must not return after the known one is gone.
+            // On the same disk, the known record is newer. On another disk it wins, too, and this
+            // record must not return once the known one is gone.
             if usize::from(known.disk()) != disk {
                 self.devices[disk].erase_before(Erasure::Key(key), Some(end));
             }
@@ -405,7 +408,7 @@ impl DiskTier {
         self.stats.recovered += 1;
     }
 
-    /// A region that was scanned is complete. If it is the newest of its disk, the log continues in
+    /// Finishes a region that was scanned. If it is the newest of its disk, the log continues in
     /// it. Otherwise it gets the checkpoint that it lacks.
     fn on_region_indexed(&mut self, disk: usize, job: RegionJob) {
         let ContentSource::Scan(scan) = job.source else { return };
@@ -429,6 +432,7 @@ impl DiskTier {
         if !device.has_room(writer.write_offset, writer.checkpoint.len(), 0, 0) {
             return;
         }
+        // `is_ready` means that a newer region was handled before.
         if device.is_ready || !has_header {
             device.closing.push(writer);
         } else {
@@ -437,13 +441,13 @@ impl DiskTier {
     }
 }
 
-/// Whether a record of this store should be there and cannot be read. What was on the disk before
-/// the store does not count.
+/// Whether a block of this store is damaged or unreadable. Bytes from before the store's first use
+/// of the disk do not count.
 fn is_damaged(opened: Option<Result<record::Record<'_>, RecordFault>>) -> bool {
     opened.is_none_or(|opened| matches!(opened, Err(RecordFault::Checksum)))
 }
 
-/// Whether there is anything but zeros, or the bytes could not be read.
+/// Whether the bytes hold anything but zeros, or could not be read.
 fn has_nonzero_bytes(octets: Option<&[u8]>) -> bool {
     octets.is_none_or(|octets| octets.iter().any(|&octet| octet != 0))
 }

@@ -1,4 +1,4 @@
-//! The state of recovery: what still has to be read and indexed. `recover.rs` has the algorithm.
+//! The state of recovery: the regions still to read and index. `recover.rs` has the algorithm.
 
 use super::address::Key;
 use super::checkpoint::{Erasure, LogPosition, RegionContents, RegionItem};
@@ -12,7 +12,7 @@ use weir_base::Slab;
 /// Regions that are read at a time.
 const JOBS_AT_ONCE: usize = 4;
 
-/// What a read of recovery is for.
+/// The purpose of a recovery read. The number is that of the region.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum RecoveryRead {
     Header(u32),
@@ -34,15 +34,16 @@ pub(super) struct RegionEnds {
     pub(super) header: Option<u32>,
     /// The sequence number of a valid footer, and the offset and length of the checkpoint.
     pub(super) footer: Option<(u32, u64, u32)>,
-    /// Whether a block is not valid and not zero, or cannot be read.
+    /// Whether a block is neither valid nor zeros, or cannot be read.
     pub(super) has_invalid_bytes: bool,
-    /// Whether something of the region cannot be read, or is damaged.
+    /// Whether a part of the region is damaged or cannot be read.
     pub(super) is_unreadable: bool,
 }
 
 impl RegionEnds {
-    /// Whether the region, which had to be scanned, is damaged. It is if its header is not that of
-    /// its records, or if a footer or checkpoint shows that it was closed.
+    /// Whether a region that had to be scanned is damaged, not just incomplete. It is damaged if
+    /// its header does not belong to its records. It is also damaged if a footer or checkpoint
+    /// shows that it was closed: then no scan should have been necessary.
     pub(super) fn are_damaged(&self, scan: &RegionScan) -> bool {
         let footer = self.footer.map(|(sequence, ..)| sequence);
         let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
@@ -88,15 +89,16 @@ pub(super) struct DiskRecovery {
     pub(super) retries: Vec<(RecoveryRead, u32)>,
     /// Reads in progress.
     pub(super) reading: u32,
-    /// Newest first, once [`Stage::Indexing`] is reached.
+    /// In [`Stage::UnknownAges`], the regions to scan. In [`Stage::Indexing`], all regions that are
+    /// left, newest first.
     pub(super) jobs: VecDeque<RegionJob>,
-    /// Regions with a known sequence number, until that stage.
+    /// The regions with a known sequence number, until [`Stage::Indexing`].
     pub(super) known_jobs: Vec<RegionJob>,
     /// Erasures, and the position before which each applies.
     pub(super) erased: BTreeMap<Erasure, LogPosition>,
     /// How many of them were added since the start.
     pub(super) erased_since_start: usize,
-    /// Whether nothing more is indexed.
+    /// Whether recovery of the disk was abandoned: nothing more is indexed.
     pub(super) is_abandoned: bool,
 }
 
@@ -132,7 +134,7 @@ impl Recovery {
         self.disks.iter().any(DiskRecovery::has_work)
     }
 
-    /// A region is reused: its old contents are not indexed.
+    /// Drops the job of a region that is reused: its old contents are gone.
     pub(super) fn on_reused(&mut self, disk: usize, region: u32) {
         if let Some(disk) = self.disks.get_mut(disk) {
             disk.jobs.retain(|job| job.region != region);
@@ -220,7 +222,7 @@ impl RegionJob {
                 (header, ContentSource::Checkpoint { at, len })
             }
             (Some(header), _) => (header, scan(header)),
-            // The footer may be that of an earlier use.
+            // The footer alone proves nothing: it may be that of an earlier use.
             (None, Some(_)) => (0, scan(0)),
             (None, None) if ends.has_invalid_bytes => (0, scan(0)),
             (None, None) => return None,

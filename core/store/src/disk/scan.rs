@@ -1,5 +1,5 @@
-//! Scans a region without a checkpoint: reads it record by record, and continues at the next block
-//! where there is none.
+//! Scans a region without a checkpoint: reads it record by record. Where a block holds no record,
+//! the scan continues at the next block.
 
 use super::address::{SECTOR_BYTES, key_of};
 use super::checkpoint::{CheckpointBuilder, decode_erasures};
@@ -14,10 +14,10 @@ use weir_wire::{DataView, NameView};
 const CHUNK_BYTES: u64 = 256 << 10;
 /// The longest record, except for checkpoints.
 const RECORD_LEN_MAX: usize = HEADER_BYTES + u16::MAX as usize;
-/// Bytes after which a region of unknown age that has no record so far is given up.
+/// Bytes after which the scan of a region of unknown age gives up, if it has found no record.
 const PROBE_BYTES: u64 = 1 << 20;
 
-/// What a scan must know of the disk and the region.
+/// The properties of disk and region that a scan needs.
 pub(super) struct RegionContext {
     pub(super) store_id: u64,
     pub(super) checksum: Checksum,
@@ -28,7 +28,7 @@ pub(super) struct RegionContext {
     pub(super) block_bytes: u32,
 }
 
-/// A region, as far as it was scanned.
+/// The scan of a region, and its results so far.
 pub(super) struct RegionScan {
     /// The sequence number of the records found; 0 while none is known.
     pub(super) sequence: u32,
@@ -49,7 +49,7 @@ pub(super) struct RegionScan {
 }
 
 impl RegionScan {
-    /// Of a region whose header has this sequence number, or 0 if it is unknown.
+    /// A scan of a region whose header has this sequence number; 0 if the number is unknown.
     pub(super) fn new(sequence: u32, block_bytes: u32) -> Self {
         Self {
             sequence,
@@ -70,7 +70,7 @@ impl RegionScan {
         (len > 0 && !is_hopeless).then_some((self.next_at, len as u32))
     }
 
-    /// A chunk could not be read.
+    /// Skips a chunk that could not be read.
     pub(super) fn skip(&mut self, context: &RegionContext) {
         self.has_gaps = true;
         self.remainder.clear();
@@ -106,7 +106,8 @@ impl RegionScan {
             }
         }
         if at > buffer.len() {
-            // Only padding was cut off.
+            // The record is complete, and its padding reaches into the next chunk. Skip the
+            // padding.
             self.next_at = (base + at as u64).min(context.region_bytes);
             at = buffer.len();
         }
@@ -116,7 +117,7 @@ impl RegionScan {
         }
     }
 
-    /// Adds a record of the newest use seen so far, and forgets those of earlier uses.
+    /// Adds a record. Keeps only records of the newest use of the region seen so far.
     fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, context: &RegionContext) {
         if record.sequence < self.sequence || at + size > context.region_bytes {
             return;
@@ -175,8 +176,8 @@ impl RegionScan {
     }
 }
 
-/// Whether the header states a length that a record may have. If not, the bytes are no record, and
-/// there is no point in waiting for more.
+/// Whether the header states a length that a record may have. If not, the bytes are no record, so
+/// waiting for the next chunk would not help.
 fn has_plausible_length(octets: &[u8]) -> bool {
     let Some(len) = octets.get(28..32) else { return true };
     let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]);

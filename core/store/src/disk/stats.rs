@@ -1,5 +1,5 @@
 weir_base::counters! {
-    /// What the disk tier holds, and what has happened so far.
+    /// The contents of the disk tier, and counters of events.
     #[derive(Copy)]
     pub struct DiskTierStats {
         /// Records in the index.

@@ -2,14 +2,14 @@
 //!
 //! Two copies of [`SUPERBLOCK_BYTES`] lie at the start and at the end of the bytes in use. So
 //! neither a torn write nor an overwritten end destroys both. In version 1 the second copy followed
-//! the first, at [`COPY_OFFSET_V1`]; such disks are still used as they are. Integers are
+//! the first, at [`COPY_OFFSET_V1`]. This program still reads and writes such disks. Integers are
 //! little-endian. Bytes that are not listed are zero.
 //!
 //! | bytes | field |
 //! |---|---|
 //! | 0..8 | `WeirDisk` |
 //! | 8..12 | version |
-//! | 12..16 | checksum of all bytes behind it |
+//! | 12..16 | checksum of all bytes from 16 on |
 //! | 16..24 | set |
 //! | 24..32 | store |
 //! | 32..48 | key of the name hashes |
@@ -41,8 +41,8 @@ pub const REGION_BYTES_MAX: u64 = 1 << 30;
 
 const CHECKED_FROM: usize = 16;
 
-/// The contents of a superblock. It holds secrets. With the keys, an attacker can forge records of
-/// the store, and names that all fall into the same slot of its tables.
+/// The contents of a superblock. It is secret: with `store_id` and `hash_key`, an attacker can
+/// forge records of the store, and choose names that all fall into the same slot of its tables.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Superblock {
     /// Marks the disks of one set. Random, drawn when the set is created.
@@ -71,7 +71,7 @@ pub struct Superblock {
 
 impl core::fmt::Debug for Superblock {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // Without the secrets: a key in a log is no secret any more.
+        // Print no identifiers and keys: they must not get into a log.
         f.debug_struct("Superblock")
             .field("generation", &self.generation)
             .field("bytes", &self.bytes)
@@ -140,7 +140,7 @@ impl Superblock {
         if !octets.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(SuperblockFault::Foreign);
         }
-        // A block that was cut off is ours but damaged.
+        // A block that is too short is one of ours, but damaged.
         let octets = octets.get(..SUPERBLOCK_BYTES).ok_or(SuperblockFault::Checksum)?;
         let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|octet| octets[at + octet]));
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

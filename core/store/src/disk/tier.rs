@@ -19,11 +19,12 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::{DIGEST_SIZE, DataView, NameView, tlv};
 
-/// Data on disks. The [module documentation](super) describes how it works.
+/// The Data on all disks. The [module documentation](super) describes how it works.
 ///
-/// `catalog` finds the record of a name, and `pending` holds the records that are not written yet.
-/// `reads` and `operations` hold what is in progress. `devices` hold the regions and queues of each
-/// disk.
+/// - `catalog` finds the record of a name.
+/// - `pending` holds the records that are not written yet.
+/// - `reads` and `operations` hold the work in progress.
+/// - `devices` hold the regions and queues of each disk.
 pub(crate) struct DiskTier {
     pub(super) config: DiskTierConfig,
     pub(super) devices: Vec<Device>,
@@ -53,7 +54,7 @@ const FINGERPRINTS_SHARE: u64 = 16;
 impl DiskTier {
     pub(crate) fn new(config: DiskTierConfig) -> Self {
         let config = DiskTierConfig {
-            // The operations in progress on 16 disks share slots of 16 bits.
+            // All operations in progress on up to 16 disks share numbers of 16 bits.
             depth: config.depth.clamp(1, 4095),
             ..config
         };
@@ -148,14 +149,14 @@ impl DiskTier {
         self.stats.written_bytes
     }
 
-    /// Memory has evicted Data whose record waits to be written: from now on, only the pending
-    /// record holds its packet.
+    /// Notes that memory has evicted Data whose record waits to be written. From now on, only the
+    /// pending record holds the packet.
     #[inline]
     pub(crate) fn on_evicted(&mut self, at: u32) {
         self.pending.on_evicted(at);
     }
 
-    /// Bytes of packets that wait to be written and that memory has evicted.
+    /// Bytes of packets that memory has evicted and that still wait to be written.
     #[inline]
     pub(crate) fn evicted_unwritten_bytes(&self) -> u64 {
         self.pending.evicted_bytes()
@@ -199,13 +200,15 @@ impl DiskTier {
     /// Whether the filter proves that there is no answer. Counts it if so.
     #[inline]
     pub(crate) fn is_filtered_out(&mut self, query: &Query<'_>) -> bool {
+        // Such a query may match a record whose own name is different. The filter knows whole names
+        // only.
         let asks_more = query.can_be_prefix || ends_like_digest(query.name);
         let ends = !asks_more && self.is_ruled_out(query.name, &query.hashes);
         self.stats.filter_negatives += u64::from(ends);
         ends
     }
 
-    /// What the disks have for a query that memory cannot answer.
+    /// Looks for an answer that memory does not have, and never waits for a disk.
     pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
         if self.passes_filter(key) {
@@ -306,7 +309,7 @@ impl DiskTier {
         None
     }
 
-    /// Removes an entry, which may be stale. Returns whether it was there.
+    /// Removes an entry from the index; it may be stale. Returns whether it was there.
     pub(super) fn remove_from_index(&mut self, key: Key, address: RecordAddress) -> bool {
         let was_there = self.catalog.remove(key, address);
         if was_there {
@@ -315,8 +318,7 @@ impl DiskTier {
         was_there
     }
 
-    /// The index no longer refers to the record at this address: subtracts it from the counters of
-    /// its region.
+    /// Subtracts a record that has left the index from the counters of its region.
     pub(super) fn uncount_record(&mut self, address: RecordAddress) {
         let Some(device) = self.devices.get_mut(usize::from(address.disk())) else { return };
         if device.is_valid(address) {
@@ -332,6 +334,7 @@ impl DiskTier {
     fn lookup_below(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let prefix = Some(query.hashes.whole);
         let now_unix_ms = self.unix_ms(now);
+        // Only pending records show their freshness. Those on disk are checked after the read.
         let found = self.catalog.below(prefix, PREFIX_VISITS_MAX, |_, address| {
             let is_fresh_enough = |at: u32| {
                 let pending = self.pending.get(at);
@@ -357,7 +360,7 @@ impl DiskTier {
             return self.answer_unwritten(now, query, at);
         }
         let device = &self.devices[usize::from(address.disk())];
-        // A lookup that joins a read does not wait behind that read.
+        // A lookup that joins a read does not wait behind it, so do not count that read.
         let is_shared = self.reads.find(key, address).is_some();
         let reads_waiting = device.reads_waiting - u32::from(is_shared);
         Lookup::OnDisk(OnDisk {
@@ -388,6 +391,7 @@ impl DiskTier {
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let address = found.address;
         let is_stalled = self.devices[usize::from(found.disk)].is_stalled;
+        // Joining costs the disk nothing, so the limit of waiting reads does not apply.
         if let Some(at) = self.reads.find(found.key, address).filter(|_| !is_stalled) {
             self.stats.reads_shared += 1;
             return Ok(self.reads.join(at));
@@ -414,7 +418,7 @@ impl DiskTier {
         self.catalog.track_holdings(config);
     }
 
-    /// The index of stored segments must be built again from the start.
+    /// Restarts the build of the index of stored segments from the beginning.
     pub(crate) fn restart_building(&mut self) {
         self.catalog.restart_building();
     }

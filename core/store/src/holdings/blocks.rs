@@ -10,7 +10,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// 64 segments of an object.
 #[repr(align(64))]
 pub(super) struct Block {
-    /// The segment numbers divided by 64.
+    /// The number of the block: its segment numbers divided by 64.
     pub(super) number: u64,
     /// The segments that are stored.
     bits: u64,
@@ -75,7 +75,7 @@ pub(super) struct Blocks {
     /// The blocks with changes to report, in order of the first change.
     first_changed: u32,
     last_changed: u32,
-    /// Those of them that hold nothing.
+    /// How many of the changed blocks hold nothing.
     vacant_changed: u32,
     to_free: Vec<u32>,
     /// The blocks found last: insertions and evictions each follow an order of their own.
@@ -324,7 +324,7 @@ impl Blocks {
         at
     }
 
-    /// Nothing has to be reported. Frees the blocks that hold nothing.
+    /// Forgets all changes, and frees the blocks that hold nothing.
     pub(super) fn clear_changed(&mut self) {
         loop {
             match self.take_changed() {

@@ -1,7 +1,7 @@
-//! The segments that a store holds, by object, and what has changed since the last report.
+//! The segments that a store holds, by object, and the changes since the last report.
 //!
-//! *Holdings* are ranges of segment numbers, updated with each packet. The controller plans
-//! placement by them.
+//! *Holdings* are ranges of segment numbers. The store updates them with each packet, and the
+//! controller plans placement by them.
 
 mod blocks;
 mod ranges;
@@ -17,9 +17,9 @@ use weir_wire::{Name, NameView};
 
 /// Segments of one block.
 const BLOCK_SEGMENTS: u64 = 64;
-/// One part in this many of the index. If vacant blocks that only wait to be reported take this
-/// part of a full index, they are dropped. Missed segments are looked for again once this part is
-/// free.
+/// One part in this many of the index, for two thresholds. A full index drops vacant blocks that
+/// only wait to be reported if they take up this part. An index that has missed segments looks for
+/// them again once this part is free.
 const SPARE_SHARE: u32 = 8;
 
 /// Limits of the index.
@@ -62,9 +62,10 @@ pub struct HoldingsPage {
     pub holdings: Vec<Holding>,
     /// Where the next page starts; `None` after the last one.
     pub next: Option<HoldingsCursor>,
-    /// Whether the store may hold more than is listed. The index is still being built, was full, or
-    /// lacks the name of an object that was on a disk before the last start. What did not fit is
-    /// looked for when [`Store::restart_changes`](crate::Store::restart_changes) finds space.
+    /// Whether the store may hold more than is listed. If so, the index is still being built, was
+    /// full, or lacks the name of an object that was on a disk before the last start. Segments that
+    /// did not fit are added once [`Store::restart_changes`](crate::Store::restart_changes) finds
+    /// space.
     pub is_partial: bool,
 }
 
@@ -91,8 +92,8 @@ pub struct HoldingChange {
 /// A batch of changes since the last one.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct HoldingChanges {
-    /// All batches of one generation, from number 1 on, describe everything that is stored. A new
-    /// generation starts from nothing: what was reported before is void.
+    /// The batches of one generation, from number 1 on, together describe everything that is
+    /// stored. A new generation starts from nothing: earlier reports are void.
     pub generation: u64,
     /// The number of the batch in its generation. A reader that misses one calls
     /// [`Store::restart_changes`](crate::Store::restart_changes).
@@ -104,10 +105,11 @@ pub struct HoldingChanges {
 
 /// The segments in one tier.
 ///
-/// 64 segments of an object are a block of one cache line. It has one bit for each segment that is
-/// stored, and one for each that was reported. Their difference is what the next report contains.
-/// So a change that is reverted before the next report costs no message. Pending changes take no
-/// memory besides the blocks, however long the reader waits.
+/// 64 segments of an object form a block of one cache line. For each segment, the block has one bit
+/// that says whether it is stored, and one that says whether it was reported as stored. The next
+/// report contains the segments whose bits differ. So a change that is reverted before the next
+/// report costs no message. Pending changes use no memory in addition to the blocks, however long
+/// the reader waits.
 pub(crate) struct Holdings {
     config: HoldingsConfig,
     blocks: Blocks,
@@ -143,7 +145,7 @@ impl Holdings {
         self.missed > 0 || self.blocks.unnamed() > 0
     }
 
-    /// A segment of the object whose name has the hash `object` is stored. `name` returns the
+    /// Adds a stored segment of the object whose name has the hash `object`. `name` returns the
     /// object's name, or nothing if it is not known. Does nothing if the segment is in the index
     /// already.
     #[inline]
@@ -171,7 +173,7 @@ impl Holdings {
         }
     }
 
-    /// A segment is no longer stored. Does nothing if it is not in the index.
+    /// Removes a segment that is no longer stored. Does nothing if it is not in the index.
     #[inline]
     pub(crate) fn remove(&mut self, object: u64, segment: u64) {
         let at = self.blocks.find(object, segment / BLOCK_SEGMENTS);
@@ -185,8 +187,8 @@ impl Holdings {
         }
         let is_reported = block.is_changed() || block.reported_in(self.generation) != 0;
         self.blocks.set_bits(at, bits);
-        // A block that was never reported can go at once. Otherwise the reader must learn of the
-        // removal.
+        // A block that was never reported can be freed at once. Otherwise it stays until the reader
+        // knows of the removal.
         if bits == 0 && !is_reported {
             self.blocks.free(at);
         } else if self.is_tracking_changes {
@@ -194,7 +196,7 @@ impl Holdings {
         }
     }
 
-    /// The name of an object has become known, if it was not before.
+    /// Adds the name of an object, if it was not known before.
     #[cold]
     pub(crate) fn learn_name(&mut self, object: u64, name: impl FnOnce() -> Vec<u8>) {
         if self.blocks.unnamed() > 0 && self.blocks.is_unnamed(object) {
@@ -216,16 +218,16 @@ impl Holdings {
         self.blocks.insert(object, number, name)
     }
 
-    /// Frees blocks that hold nothing and only wait to be reported, if they are a considerable
-    /// part: the reader must then start a new generation. If the index did this for less, a reader
-    /// of a full index would restart all the time.
+    /// Frees blocks that hold nothing and only wait to be reported. The reader must then start a
+    /// new generation. The index does this only if such blocks are a large part of it; otherwise a
+    /// reader of a full index would restart all the time.
     fn drop_vacant(&mut self) {
         if self.is_tracking_changes && self.blocks.is_vacant_share(SPARE_SHARE) {
             self.begin_generation();
         }
     }
 
-    /// From now on, everything stored is reported again.
+    /// Begins a generation: everything stored will be reported again.
     pub(crate) fn begin_generation(&mut self) {
         self.is_tracking_changes = true;
         self.generation = self.generation.wrapping_add(1);
@@ -233,13 +235,13 @@ impl Holdings {
         self.blocks.clear_changed();
     }
 
-    /// The current generation. If it changes, what was reported before is void.
+    /// The current generation. If it changes, earlier reports are void.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Whether segments were missed and there may be space for them now. If so, they no longer
-    /// count as missed, and the caller must add everything stored again.
+    /// Whether segments were missed and there may be space for them now. If so, stops counting them
+    /// as missed; the caller must then add everything stored again.
     pub(crate) fn retry_missed(&mut self) -> bool {
         let bytes_max = self.config.bytes_max - self.config.bytes_max / u64::from(SPARE_SHARE);
         let has_room = self.missed > 0 && self.blocks.bytes() <= bytes_max;
@@ -266,6 +268,7 @@ impl Holdings {
         changes: &mut Vec<HoldingChange>,
     ) -> bool {
         let mut due = Vec::new();
+        // Blocks marked as changed come first, then those that this generation has not reported.
         while due.len() < blocks_max {
             let at = match self.blocks.take_changed() {
                 NONE => match self.next_unreported() {
@@ -286,7 +289,7 @@ impl Holdings {
                 due.push((block.object, block.number, added, removed));
             }
             if bits == 0 {
-                // Not freed at once: its object's name is read below.
+                // Free it later: the loop below reads the name of its object.
                 self.blocks.free_later(at);
             }
         }

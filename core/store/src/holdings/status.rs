@@ -7,7 +7,7 @@ use weir_wire::{DecodeError, Name, NameView, tlv};
 use super::ranges::SegmentRange;
 
 const NAME: u32 = 7;
-/// The router may hold more.
+/// An empty element: the router may hold more than the ranges say.
 const PARTIAL: u32 = 0xf5b2;
 const MEMORY: u32 = 0xf5b4;
 const DISK: u32 = 0xf5b6;
@@ -27,7 +27,7 @@ pub struct HoldingsStatus {
     pub is_partial: bool,
 }
 
-/// Why bytes are no valid holdings status.
+/// Why bytes are not a valid holdings status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HoldingsError {
     /// Not TLV, or an invalid name.
@@ -39,7 +39,7 @@ pub enum HoldingsError {
     /// The object's name is missing.
     #[error("the Name of the object is missing")]
     NoName,
-    /// Ranges that are not in order, that end within a number, or too many.
+    /// The ranges are not in order, end within a number, or are too many.
     #[error("the ranges of segments are not in order, broken off, or too many")]
     Ranges,
     /// An unknown element that may not be skipped.
@@ -59,7 +59,7 @@ impl HoldingsStatus {
         prefix
     }
 
-    /// The object that the component of such a name identifies, from the component's TLV-VALUE.
+    /// Decodes the object from the last component of a dataset name, given by its TLV-VALUE.
     pub fn object_of(component: &[u8]) -> Option<Name> {
         NameView::decode(component).ok().map(|name| name.to_name())
     }

@@ -29,7 +29,7 @@ impl Set {
     }
 }
 
-/// The names that were evicted lately, by 31 bits of their hash.
+/// The names of recently evicted entries, by 31 bits of their hash.
 ///
 /// Each operation touches one cache line. A full line forgets its oldest name too early, and two
 /// names with the same tag are confused. Both only make the eviction policy slightly worse.
@@ -60,7 +60,7 @@ impl GhostList {
         prefetch_read(&self.sets[self.set_of(Self::tag(hash))]);
     }
 
-    /// Remembers a name until `window` other names were inserted.
+    /// Remembers a name, for the next `window` insertions at most.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, window: u32) {
         if window as usize > self.sets.len() * WAYS {

@@ -38,6 +38,7 @@ impl Lfu {
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let from = entries[index].policy_state;
         let uses = self.levels[from].uses.saturating_add(1);
+        // An entry that is alone takes its level along, unless the next level has that count.
         if self.stands_alone(index, from) && !self.next_has(from, uses) {
             self.levels[from].uses = uses;
             return;

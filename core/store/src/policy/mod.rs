@@ -74,7 +74,7 @@ impl Policy {
         each!(self, policy => policy.on_hit(entries, index));
     }
 
-    /// An entry leaves for another reason than lack of memory.
+    /// Removes an entry for a reason other than lack of memory.
     #[inline]
     pub(crate) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         each!(self, policy => policy.on_remove(entries, index));
@@ -96,7 +96,8 @@ impl Policy {
         }
     }
 
-    /// The Data that the last victims were evicted for was pinned, and does not reach the policy.
+    /// Notes that the Data for which the last victims were evicted was pinned, so `on_insert` will
+    /// not be called for it.
     #[inline]
     pub(crate) fn on_insert_skipped(&mut self) {
         if let Self::Parts(policy) = self {
@@ -110,7 +111,7 @@ impl Policy {
         !matches!(self, Self::Parts(policy) if !policy.is_settled())
     }
 
-    /// A node of the prefix tree is used for a new object.
+    /// Notes that a node of the prefix tree now belongs to a new object.
     #[inline]
     pub(crate) fn on_new_object(&mut self, node: u32) {
         if let Self::Parts(policy) = self {
@@ -118,13 +119,13 @@ impl Policy {
         }
     }
 
-    /// Entries that are likely to be evicted next, for prefetching; `NONE` for no entry.
+    /// The entries that are likely to be evicted next, for prefetching. `NONE` fills the array.
     #[inline]
     pub(crate) fn candidates(&self) -> [u32; 2] {
         each!(self, policy => policy.candidates())
     }
 
-    /// Prefetches what [`Policy::on_insert`] will read for a name with this hash.
+    /// Prefetches the memory that [`Policy::on_insert`] will read for a name with this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         match self {

@@ -145,6 +145,7 @@ impl S3Fifo {
                 self.on_remove(entries, index);
                 return Some(index);
             }
+            // Spare the entry: the end of main is its next place, from either queue.
             spared += 1;
             if is_small {
                 entry.policy_state = MAIN;
@@ -190,8 +191,8 @@ impl S3Fifo {
         self.small_bytes + self.main_bytes
     }
 
-    /// Removes and returns the next entry to evict from the main queue; used ones are spared.
-    /// `None` if the queue is empty.
+    /// Removes and returns the next entry to evict from the main queue, or `None` if the queue is
+    /// empty. Spares used entries, as in step 3.
     pub(super) fn take_from_main(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         let mut spared = 0;
         loop {

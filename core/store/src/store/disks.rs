@@ -70,9 +70,8 @@ impl Disks {
     }
 
     /// Handles the arrival of Data that memory does not hold. A disk may have an older record of
-    /// its
-    /// name. Returns true if the two cannot be compared later; the caller must then have the new
-    /// Data written in place of the record.
+    /// its name. Returns true if the two cannot be compared later; the caller must then have the
+    /// new Data written in place of the record.
     #[inline]
     pub(super) fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);

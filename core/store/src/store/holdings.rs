@@ -10,8 +10,8 @@ use crate::holdings::{
 use alloc::vec::Vec;
 use weir_wire::NameView;
 
-/// Which segments the store holds, by object, in memory and on disks. The part for the disks
-/// belongs to the disk tier, since the disk index decides which records exist.
+/// The segments that the store holds in memory, by object, and the generation of changes in both
+/// tiers. The disk tier owns the list for the disks, since its index decides which records exist.
 pub(super) struct StoreHoldings {
     config: HoldingsConfig,
     memory: Holdings,
@@ -24,8 +24,8 @@ pub(super) struct StoreHoldings {
     sequence: u64,
     /// The number of the last generation of changes, including those of earlier indexes.
     generation: u64,
-    /// The generations of the memory index and the disk index when this generation began. If one of
-    /// them differs now, that index has restarted on its own.
+    /// The generations of the memory list and the disk list when this generation began. If one of
+    /// them differs later, that list has restarted on its own for lack of space.
     tier_generations: (u32, u32),
 }
 
@@ -78,7 +78,7 @@ impl StoreHoldings {
         }
     }
 
-    /// Data leaves memory. Its node must still exist.
+    /// Removes the segment of an entry that leaves memory. The entry's node must still exist.
     #[inline]
     pub(super) fn remove(&mut self, memory: &Memory, index: u32) {
         if let Some((object, segment)) = segment_of(memory, &memory.entries[index]) {
@@ -89,6 +89,8 @@ impl StoreHoldings {
     /// Adds up to `steps` existing entries or disk records. Returns whether more work remains.
     pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
         if !self.is_memory_built {
+            // `add` lists new entries as they arrive, so one pass over the existing slots is
+            // enough.
             let to = self.build_position.saturating_add(steps).min(memory.entries.slots());
             for at in self.build_position..to {
                 let Some(entry) = memory.entries.get(at) else { continue };

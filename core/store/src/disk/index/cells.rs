@@ -12,15 +12,15 @@ const END: u16 = u16::MAX;
 
 /// Words before the entries of a cell.
 pub(super) const HEADER_WORDS: usize = 2;
-/// The number of entries of each class. A cell in the next larger class wastes at most a third, and
-/// an eighth where most memory is.
+/// The number of entries of each class. The steps are small, so the smallest class that fits wastes
+/// little: at most a third of a cell, and an eighth of the large cells that hold most data.
 pub(super) const CAPACITIES: [u8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64];
 
 /// An allocator for small arrays of words in a few sizes, identified by `u32`.
 ///
-/// Pages of 32 KiB hold cells of one class each, so a cell costs nothing beyond its words. A page
-/// without used cells is freed, except for one spare page, so that pages are not allocated and
-/// freed for single cells. Pages are never moved or copied.
+/// A page of 32 KiB holds cells of one class, so a cell needs no header. An empty page is freed,
+/// except for one spare page: without it, a single cell could make a page come and go. Pages are
+/// never moved or copied.
 pub(super) struct Cells {
     pages: Vec<Page>,
     /// The first page of each class that has space, or [`NONE`].
@@ -73,7 +73,7 @@ impl Cells {
         self.page_count * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Bytes that may be needed in addition while `pages` pages are added.
+    /// The most additional bytes that adding `pages` pages may need.
     pub(super) fn growth_bytes(&self, pages: usize) -> usize {
         // A spare page implies a number without a page.
         let pages = pages.saturating_sub(self.spare.iter().len());
@@ -114,7 +114,7 @@ impl Cells {
         &mut self.pages[page].words[at..]
     }
 
-    /// A cell with arbitrary contents.
+    /// Allocates a cell. Its contents are arbitrary.
     ///
     /// # Panics
     /// If there are 2^20 - 1 pages, which is 32 GiB.
@@ -126,6 +126,7 @@ impl Cells {
         let page = &mut self.pages[number as usize];
         let size = cell_words(class);
         let at = page.free;
+        // Reuse freed cells first. Fresh words are handed out in order.
         let at = if at == END {
             let at = page.fresh;
             page.fresh += size as u16;
@@ -223,7 +224,7 @@ impl Cells {
         number
     }
 
-    /// Adds a page to those of its class that have space.
+    /// Adds a page to the list of those of its class that have space.
     fn open(&mut self, number: u32) {
         let class = usize::from(self.pages[number as usize].class);
         let next = core::mem::replace(&mut self.open[class], number);
@@ -234,7 +235,7 @@ impl Cells {
         }
     }
 
-    /// Removes a page from those that have space.
+    /// Removes a page from the list of those that have space.
     fn close(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let (next, previous, class) = (page.next, page.previous, usize::from(page.class));

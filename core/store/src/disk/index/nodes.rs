@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use weir_base::Table;
 
 pub(super) const NONE: u32 = u32::MAX;
-/// The `parent` of a vacant slot.
+/// Marks a vacant slot in its `parent` field.
 const VACANT: u32 = u32::MAX - 1;
 /// The node of the empty name. It always exists.
 pub(super) const ROOT: u32 = 0;
@@ -15,7 +15,8 @@ const PAGE_NODES: usize = 1024;
 #[derive(Copy, Clone)]
 pub(super) struct Node {
     pub(super) hash: u64,
-    /// The address of its Data, or marks of the index; 0 if it has none.
+    /// The address of its Data, or a word of `Segments` or `DiskIndex` with marks; 0 if it has no
+    /// Data.
     pub(super) content: u64,
     pub(super) parent: u32,
     pub(super) first_child: u32,
@@ -35,8 +36,8 @@ impl Node {
     }
 }
 
-/// Bytes that a vector may need in addition while `entries` are added. When it grows, it may be
-/// copied.
+/// The most additional bytes that a vector may need while `entries` are added. The new buffer
+/// counts in full, because the vector may copy the old one while both exist.
 pub(super) fn list_growth_bytes<T>(list: &Vec<T>, entries: usize) -> usize {
     let (len, capacity) = (list.len() + entries, list.capacity());
     if len <= capacity { 0 } else { len.max(2 * capacity).max(4) * size_of::<T>() }
@@ -70,7 +71,7 @@ impl Nodes {
             + self.table.memory_bytes()
     }
 
-    /// Bytes that may be needed in addition while `nodes` nodes are added.
+    /// The most additional bytes that adding `nodes` nodes may need.
     pub(super) fn growth_bytes(&self, nodes: usize) -> usize {
         // One slot is the root's.
         let room = self.pages.len() * PAGE_NODES - 1 - self.len();
