@@ -609,5 +609,5 @@ fn shared_disks_must_agree() {
     let error = with_disk("rate = \"1kpps\"\nlosses = \"lifetime\"").unwrap_err();
     assert!(error.to_string().contains("are not retransmitted"), "{error}");
     let error = with_disk("rate = \"1kpps\"\ndecrease_interval = \"50ms\"").unwrap_err();
-    assert!(error.to_string().contains("only a `controller` has a window"), "{error}");
+    assert!(error.to_string().contains("only a `controller` decreases its window"), "{error}");
 }

@@ -139,7 +139,7 @@ fn arms_are_compared_seed_by_seed() {
         record.measured.values.values_mut().flatten().for_each(|y| *y /= seed);
     }
     let claim = claim_of(&format!(
-        "arm = \"real\"\nbeside = \"sim\"\nmeasure = \"mean(y, window=1)\"\n{WIDE}"
+        "arm = \"real\"\ncompared_arm = \"sim\"\nmeasure = \"mean(y, window=1)\"\n{WIDE}"
     ));
     let claim = claim.unwrap_or_else(|error| panic!("{error}"));
     let result = claim.evaluate(Some(&experiment), &results(), Some(&other));
@@ -153,8 +153,8 @@ fn arms_are_compared_seed_by_seed() {
     assert!(part.measured.is_none() && part.cause.contains("missing"), "{}", part.cause);
     for lines in [
         format!("compared_arm = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
-        format!("arm = \"sim\"\nbeside = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
-        "arm = \"real\"\nbeside = \"sim\"\norder = [\"mean(y)\", \"1\"]\n".to_owned(),
+        format!("arm = \"sim\"\ncompared_arm = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
+        "arm = \"real\"\ncompared_arm = \"sim\"\norder = [\"mean(y)\", \"1\"]\n".to_owned(),
     ] {
         let error = claim_of(&lines).expect_err(&lines).to_string();
         assert!(error.contains("give both"), "{error}");

@@ -103,7 +103,7 @@ fn wrong_own() -> Vec<Wrong> {
     let own = |text: &str| format!("[[node]]\nname = \"aa\"\n[[node]]\nname = \"bb\"\n{text}");
     vec![
         (own("[[node]]\nname = \"aa\""), Some(6), "already described on line 2", "its own name"),
-        (own("[[node]]\nname = \"a b\""), Some(6), "has space", "use letters"),
+        (own("[[node]]\nname = \"a b\""), Some(6), "contains a space", "use letters"),
         (own("[[node]]\nnmae = \"cc\""), Some(6), "unknown field `nmae`", "correct its name"),
         (own("[[node]]\nrole = \"router\""), Some(5), "missing field `name`", "add it"),
         (own("[[node]]\nname = \"c\"\nrole = \"boss\""), Some(7), "unknown variant `boss`", "TOML"),

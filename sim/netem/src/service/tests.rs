@@ -71,7 +71,7 @@ fn files_have_times_or_rates() {
     }
     for (text, needle) in [
         ("{ constant = { time = \"213\" } }", "4700/s"),
-        ("{ constant = { time = \"1us\", ns = 3 } }", "keep one"),
+        ("{ constant = { time = \"1us\", ns = 3 } }", "remove one of them"),
         ("{ constant = { } }", "`time` is missing"),
         ("{ exponential = { mean = \"0/s\" } }", "4700/s"),
         ("{ exponential = { mean = \"-3/s\" } }", "4700/s"),
