@@ -27,7 +27,6 @@ pub(super) fn words(file: &str, text: &str) -> Vec<Word> {
         "html" => Some(html_prose(text)),
         "toml" | "py" | "sh" => Some(HASH.prose(text)),
         "js" | "mjs" | "c" | "h" => Some(SLASHES.prose(text)),
-        "sql" => Some(SQL.prose(text)),
         _ => None,
     };
     prose.map(|prose| split(&prose)).unwrap_or_default()
@@ -103,7 +102,6 @@ const HASH: Syntax =
     Syntax { line_comment: "#", block_comment: None, quotes: &["\"\"\"", "'''", "\"", "'"] };
 const SLASHES: Syntax =
     Syntax { line_comment: "//", block_comment: Some(("/*", "*/")), quotes: &["`", "\"", "'"] };
-const SQL: Syntax = Syntax { line_comment: "--", block_comment: None, quotes: &["'"] };
 
 impl Syntax {
     /// Comments, and strings with a space (others are keys and names), on the same lines.

@@ -16,6 +16,8 @@ fn functions_up_to_the_limit_pass_and_longer_ones_do_not() {
     assert_eq!(findings("core/x/src/lib.rs", &function_of(70)), Vec::<String>::new());
     let found = findings("core/x/src/lib.rs", &function_of(71));
     assert_eq!(found, ["core/x/src/lib.rs:2: function `long` of 71 lines, at most 70"]);
+    let explained = function_of(70).replace("    let _x1 ", "    // Why.\n    let _x1 ");
+    assert_eq!(findings("core/x/src/lib.rs", &explained), Vec::<String>::new());
 }
 
 #[test]

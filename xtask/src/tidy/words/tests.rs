@@ -43,7 +43,6 @@ fn reads_comments_and_strings_of_other_languages() {
     assert_eq!(found("a.py", python), [(3, "anew"), (4, "told"), (4, "beside")]);
     let script = "const told = /\"/; // beside\n/* so\n   many */ f(`is\n${told} anew`);\n";
     assert_eq!(found("a.js", script), [(1, "beside"), (2, "so many"), (4, "told"), (4, "anew")]);
-    assert_eq!(found("a.sql", "SELECT told -- is told\n"), [(1, "told")]);
     let page = "<p class=\"told\">beside</p>\n<script>told();\n</script>anew\n";
     assert_eq!(found("a.html", page), [(1, "beside"), (3, "anew")]);
 }
