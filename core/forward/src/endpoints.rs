@@ -13,7 +13,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The origin of an Interest of which the PIT has only the ingress.
+    /// The origin of a pending Interest. The PIT has only its ingress.
     pub(crate) fn of_face(face: FaceId) -> Self {
         Self { face, next_hop_face: None, prefix_run: 0 }
     }

@@ -37,7 +37,7 @@
 //! If many hosts flood one prefix, the prefix has the largest sum. Only entries under this prefix
 //! are then evicted for Interests for other prefixes.
 //!
-//! This must never do the following:
+//! Eviction must never do the following:
 //!
 //! - evict an entry of a local program for another host
 //! - evict the entry that the Interest joins

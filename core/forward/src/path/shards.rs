@@ -35,7 +35,7 @@
 //! a disk with two reads ahead, and the others have nothing. Shard 2 sends `Read` to shard 1. Shard
 //! 1 reads the record and offers its Data, and shard 2 sends it to the consumer.
 //!
-//! This must never do the following:
+//! A lookup of a prefix must never do the following:
 //!
 //! - delay an Interest without CanBePrefix
 //! - leave an entry without an outcome when a message is lost (timeouts replace the message)
