@@ -58,7 +58,7 @@ weir_base::counters! {
     pub struct StoreStats {
         /// Data packets in the store.
         entries: Now, "store_entries";
-        /// Bytes of memory in use, at most [`StoreConfig::capacity_bytes`].
+        /// Bytes of memory in use, at most the capacity of the store.
         bytes: Now, "store_bytes";
         /// Bytes of memory for the index of stored segments, which `bytes` does not include.
         holdings_bytes: Now, "store_holdings_bytes";

@@ -164,7 +164,7 @@ fn lab_config_error(config: &DiskFileConfig) -> Option<&'static str> {
 }
 
 #[cfg(not(feature = "lab"))]
-fn hook_fault(_config: &DiskFileConfig) -> Option<&'static str> {
+fn lab_config_error(_config: &DiskFileConfig) -> Option<&'static str> {
     None
 }
 
