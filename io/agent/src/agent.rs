@@ -96,9 +96,9 @@ impl Agent {
         let orders = PrefetchOrders::default();
         // Instance 0 means "not reported".
         let (backoff, instance) = (RetryWaits::new(seed()?), seed()?.max(1));
-        let teller =
+        let report_thread =
             ReportThread::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
-        spawn("weir-agent-tell", move || teller.run())?;
+        spawn("weir-agent-tell", move || report_thread.run())?;
         if config.prefetch {
             let prefetcher = Prefetcher::new(Arc::clone(&shared), orders.clone());
             spawn("weir-agent-fetch", move || prefetcher.run())?;
@@ -108,7 +108,7 @@ impl Agent {
         let (health, observed) = (rest.health(), Arc::clone(&shared));
         router.add_metrics(move || metrics(&health, &observed));
         let urls = config.access.urls().cloned().collect();
-        let keeper = config.state_file.map(|path| StateFile::new(path, config.name, urls));
+        let state_file = config.state_file.map(|path| StateFile::new(path, config.name, urls));
         let configurer = Configurer {
             rest,
             shared: Arc::clone(&shared),
@@ -117,7 +117,7 @@ impl Agent {
             retry: RetryWaits::new(seed()?),
             applier: Applier::new(shared, config.routes_max),
             target: None,
-            state_file: keeper,
+            state_file,
             is_from_state_file: false,
             saved: None,
             pause: None,
@@ -234,37 +234,37 @@ impl Configurer {
 
     /// Sets up the configuration of `state_file`, until a controller gives one.
     fn apply_stored(&mut self) {
-        let Some(kept) = self.state_file.as_ref().and_then(StateFile::load) else { return };
-        let generation = kept.configuration.generation;
+        let Some(stored) = self.state_file.as_ref().and_then(StateFile::load) else { return };
+        let generation = stored.configuration.generation;
         tracing::info!(
             generation,
-            age_s = unix_time_ms().saturating_sub(kept.received_ms) / 1000,
+            age_s = unix_time_ms().saturating_sub(stored.received_ms) / 1000,
             "the configuration of the state file is set up until a controller answers"
         );
         self.saved = Some((generation, Instant::now()));
-        self.shared.note_confirmed(kept.received_ms);
-        (self.target, self.is_from_state_file) = (Some(kept.configuration), true);
+        self.shared.note_confirmed(stored.received_ms);
+        (self.target, self.is_from_state_file) = (Some(stored.configuration), true);
         self.apply();
     }
 
     /// Saves the configuration, at most once in `pause`.
     fn save(&mut self, pause: Duration) {
-        let (Some(keeper), Some(wanted)) = (&mut self.state_file, &self.target) else { return };
+        let (Some(state_file), Some(target)) = (&mut self.state_file, &self.target) else { return };
         let is_due = self.saved.is_none_or(|(generation, at)| {
-            generation != wanted.generation && at.elapsed() >= pause
+            generation != target.generation && at.elapsed() >= pause
         });
         // If the write fails, the next poll retries it.
-        if is_due && !self.is_from_state_file && keeper.store(wanted, unix_time_ms()) {
-            self.saved = Some((wanted.generation, Instant::now()));
+        if is_due && !self.is_from_state_file && state_file.store(target, unix_time_ms()) {
+            self.saved = Some((target.generation, Instant::now()));
         }
     }
 
     fn apply(&mut self) {
-        let Some(wanted) = &self.target else { return };
-        let outcome = self.applier.apply(wanted);
-        let generation = wanted.generation;
+        let Some(target) = &self.target else { return };
+        let outcome = self.applier.apply(target);
+        let generation = target.generation;
         if !outcome.has_failed(SetupPart::Rules) {
-            self.orders.replace(wanted.prefetch.clone());
+            self.orders.replace(target.prefetch.clone());
         }
         self.shared.record_setup(
             outcome.is_complete().then_some(generation),
@@ -282,13 +282,13 @@ impl Configurer {
     /// Requests a configuration newer than the present one, until the present one must be set up
     /// again. Returns whether the thread continues.
     fn poll_controller(&mut self) -> bool {
-        let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
+        let (sent_at, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
         // Read the counter before the request, so that a report accepted during it is not missed.
-        let heard = self.shared.wake_point().reconnects();
+        let reconnects = self.shared.wake_point().reconnects();
         // The controller's `wait` is in whole seconds.
         let wait_s = wait.as_secs().max(1);
         let known = self.target.as_ref().filter(|_| !self.is_from_state_file);
-        let after = known.map_or(0, |wanted| wanted.generation);
+        let after = known.map_or(0, |target| target.generation);
         match self.rest.configuration(after, wait_s) {
             // The configuration is for another router with this name.
             Ok(Some(_)) if self.shared.is_name_refused() => true,
@@ -311,7 +311,7 @@ impl Configurer {
                 true
             }
             // A controller that answers at once without waiting must not be polled in a busy loop.
-            Ok(None) if asked.elapsed() < Duration::from_secs(1) => {
+            Ok(None) if sent_at.elapsed() < Duration::from_secs(1) => {
                 self.shared.pause(self.backoff.next(None).min(wait))
             }
             Ok(None) => {
@@ -324,20 +324,20 @@ impl Configurer {
             Err(error) => {
                 // An unknown router becomes known with its first report, and
                 // `pause_until_reconnect` ends then.
-                let asked_for = error.retry_after();
-                let pause = self.backoff.next(asked_for);
+                let requested = error.retry_after();
+                let pause = self.backoff.next(requested);
                 if !error.is_unknown() && self.backoff.is_first() {
                     tracing::info!(%error, "cannot get a configuration; what is set up stays");
                 }
-                if asked_for.is_some() {
+                if requested.is_some() {
                     return self.shared.pause(pause);
                 }
-                let (goes_on, is_heard) =
-                    self.shared.wake_point().pause_until_reconnect(pause, heard);
-                if is_heard {
+                let (continues, has_reconnected) =
+                    self.shared.wake_point().pause_until_reconnect(pause, reconnects);
+                if has_reconnected {
                     self.backoff.reset();
                 }
-                goes_on
+                continues
             }
         }
     }

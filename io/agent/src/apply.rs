@@ -106,13 +106,12 @@ impl Outcome {
 
 impl Applier {
     pub(crate) fn new(shared: Arc<AgentShared>, routes_max: usize) -> Self {
-        let (setup, made, told) = (Setup::default(), BTreeSet::new(), BTreeSet::new());
         Self {
             shared,
             client: None,
-            setup,
-            own_faces: made,
-            logged: told,
+            setup: Setup::default(),
+            own_faces: BTreeSet::new(),
+            logged: BTreeSet::new(),
             complete_generation: 0,
             routes_max,
         }
@@ -176,13 +175,13 @@ impl Applier {
             None => self.shared.connect().map_err(|error| CommandError::Express(error.into()))?,
         };
         // The router removes the routes of a face with the face.
-        let there: Vec<FaceStatus> = client.dataset("faces/list")?;
-        let is_there = |face: FaceId| there.iter().any(|status| status.info.face_id == face);
+        let existing: Vec<FaceStatus> = client.dataset("faces/list")?;
+        let is_there = |face: FaceId| existing.iter().any(|status| status.info.face_id == face);
         self.setup.forget_faces(is_there);
         self.own_faces.retain(|face| is_there(*face));
-        // Existing faces are reused, whoever has created them.
+        // Existing faces are reused, including those of others.
         let mut by_uri: BTreeMap<String, FaceId> =
-            there.iter().map(|status| (status.info.uri.clone(), status.info.face_id)).collect();
+            existing.iter().map(|status| (status.info.uri.clone(), status.info.face_id)).collect();
         let mut faces: BTreeMap<&str, FaceId> = BTreeMap::new();
         for peer in &configuration.peers {
             match self.find_or_create_face(&mut client, peer, &mut by_uri)? {
@@ -190,8 +189,8 @@ impl Applier {
                 Err(text) => outcome.failed(SetupPart::Faces, text),
             }
         }
-        let kept = self.foreign_strategies(&mut client, configuration)?;
-        let texts = kept.iter().map(|object| {
+        let foreign = self.foreign_strategies(&mut client, configuration)?;
+        let texts = foreign.iter().map(|object| {
             let text = format!(
                 "{object} keeps its strategy, which someone else has set; unset it to use the plan"
             );
@@ -201,7 +200,7 @@ impl Applier {
         let routes: Vec<RibEntry> = client.dataset("rib/list")?;
         let face_of = |router: &str| faces.get(router).copied();
         let others = |object: &Name| foreign_faces(&routes, object);
-        let keeps = |object: &Name| kept.contains(object);
+        let keeps = |object: &Name| foreign.contains(object);
         let (wanted, left_out) =
             Setup::from_configuration(configuration, self.routes_max, face_of, others, keeps);
         self.shared.set_routes_left_out(left_out);

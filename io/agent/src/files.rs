@@ -140,7 +140,7 @@ impl Files {
         &self,
         files: Vec<File>,
         withdrawn: Vec<Name>,
-        mut tell: impl FnMut(FilesEvent) + Send + 'static,
+        mut on_event: impl FnMut(FilesEvent) + Send + 'static,
     ) -> io::Result<BackgroundRegistration> {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let (telling, this) = (BackgroundRegistration { stop: Arc::clone(&stop) }, self.clone());
@@ -153,17 +153,17 @@ impl Files {
                 });
                 let FileError(error) = match all {
                     Ok(refused) => {
-                        refused.into_iter().map(FilesEvent::Refused).for_each(&mut tell);
-                        return tell(FilesEvent::Done);
+                        refused.into_iter().map(FilesEvent::Refused).for_each(&mut on_event);
+                        return on_event(FilesEvent::Done);
                     }
                     Err(error) => error,
                 };
                 if !error.is_transient() {
-                    return tell(FilesEvent::Failed(error.into()));
+                    return on_event(FilesEvent::Failed(error.into()));
                 }
                 let pause = backoff.next(error.retry_after());
                 if backoff.is_first() {
-                    tell(FilesEvent::Waiting(error.into()));
+                    on_event(FilesEvent::Waiting(error.into()));
                 }
                 if wait_for_stop(&stop, pause) {
                     return;

@@ -31,7 +31,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 struct RateWindow {
     began: Instant,
-    asked: u32,
+    total: u32,
     for_hosts: u32,
 }
 
@@ -58,21 +58,21 @@ impl Questions {
         if self.retry_at.get(object).is_some_and(|again| now < *again) {
             return false;
         }
-        let mut second = match self.window {
-            Some(second) if now.duration_since(second.began) < Duration::from_secs(1) => second,
+        let mut window = match self.window {
+            Some(window) if now.duration_since(window.began) < Duration::from_secs(1) => window,
             _ => {
                 // Expired objects are removed once a second, so the cost does not depend on how
                 // many names are requested.
                 self.retry_at.retain(|_, again| now < *again);
-                RateWindow { began: now, asked: 0, for_hosts: 0 }
+                RateWindow { began: now, total: 0, for_hosts: 0 }
             }
         };
-        self.window = Some(second);
-        let has_share = *is_local || second.for_hosts < FOR_HOSTS_MAX;
-        let has_room = second.asked < PER_SECOND_MAX && self.retry_at.len() < REMEMBERED_MAX;
+        self.window = Some(window);
+        let has_share = *is_local || window.for_hosts < FOR_HOSTS_MAX;
+        let has_room = window.total < PER_SECOND_MAX && self.retry_at.len() < REMEMBERED_MAX;
         if !answers || !has_share || !has_room {
             let left_out = counters.questions_left_out.fetch_add(1, Ordering::Relaxed) + 1;
-            if self.next_warning.is_none_or(|tell| now >= tell) {
+            if self.next_warning.is_none_or(|at| now >= at) {
                 self.next_warning = Some(now + WARN_INTERVAL);
                 tracing::warn!(
                     left_out,
@@ -83,9 +83,9 @@ impl Questions {
             return false;
         }
         counters.questions.fetch_add(1, Ordering::Relaxed);
-        second.asked += 1;
-        second.for_hosts += u32::from(!is_local);
-        self.window = Some(second);
+        window.total += 1;
+        window.for_hosts += u32::from(!is_local);
+        self.window = Some(window);
         self.retry_at.insert(object.clone(), now + RETRY_SOON);
         true
     }

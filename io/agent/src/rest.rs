@@ -239,9 +239,9 @@ impl ControllerClient {
             if next == first {
                 return Err(error);
             }
-            let (away, asked) = (&self.urls[at], &self.urls[next]);
+            let (controller, next_controller) = (&self.urls[at], &self.urls[next]);
             tracing::warn!(
-                away, asked, %error,
+                controller, next = next_controller, %error,
                 "a controller does not answer; the next one is used"
             );
             self.current.store(next, Ordering::Relaxed);
@@ -263,9 +263,9 @@ impl ControllerClient {
         }
         let is_there = |url: &&String| {
             let request = self.http.get(format!("{url}/health"));
-            let asked = request.config().timeout_global(Some(HEALTH_TIMEOUT)).build().call();
+            let answer = request.config().timeout_global(Some(HEALTH_TIMEOUT)).build().call();
             // A controller without its database (503) still decides.
-            asked.is_ok_and(|answer| matches!(answer.status().as_u16(), 200 | 503))
+            answer.is_ok_and(|answer| matches!(answer.status().as_u16(), 200 | 503))
         };
         if let Some(at) = self.urls[..present].iter().position(|url| is_there(&url)) {
             tracing::info!(

@@ -28,11 +28,11 @@ impl RetryWaits {
         self.backoff = Backoff::new(FIRST_NS, max_ns.min(MAX_NS));
     }
 
-    /// The wait after a failure. `asked` is the minimum wait that the controller requests.
-    pub(crate) fn next(&mut self, asked: Option<Duration>) -> Duration {
+    /// The wait after a failure. `requested` is the minimum wait that the controller requests.
+    pub(crate) fn next(&mut self, requested: Option<Duration>) -> Duration {
         self.failures = self.failures.saturating_add(1);
         let wait = Duration::from_nanos(self.backoff.jittered_ns(self.failures, &mut self.rng));
-        asked.map_or(wait, |asked| wait.max(asked.min(RETRY_AFTER_MAX)))
+        requested.map_or(wait, |requested| wait.max(requested.min(RETRY_AFTER_MAX)))
     }
 
     /// Call it after a success. Returns whether there was a failure before.

@@ -60,13 +60,13 @@ impl FaceRoundTrip {
         }
         let known = &self.round_trips_ns[..self.count.min(SAMPLES)];
         let least_ns = known.iter().copied().min().unwrap_or(round_trip_ns);
-        let is_other = self.reported_ns.is_none_or(|told_ns| {
+        let has_changed = self.reported_ns.is_none_or(|told_ns| {
             least_ns.abs_diff(told_ns) > (told_ns / CHANGE_DIVISOR).max(CHANGE_NS)
         });
-        if is_other {
+        if has_changed {
             self.reported_ns = Some(least_ns);
         }
-        is_other
+        has_changed
     }
 
     /// The wait before the next probe.
@@ -99,17 +99,17 @@ impl RoundTripProber {
     }
 
     pub(crate) fn run(mut self) {
-        let mut looked: Option<Instant> = None;
+        let mut refreshed: Option<Instant> = None;
         while self.shared.pause(PROBE_INTERVAL) {
-            let is_due = looked.is_none_or(|looked| looked.elapsed() >= self.period);
+            let is_due = refreshed.is_none_or(|refreshed| refreshed.elapsed() >= self.period);
             let measured = if is_due { self.refresh_faces() } else { Ok(()) };
             if is_due {
-                looked = Some(Instant::now());
+                refreshed = Some(Instant::now());
             }
             if measured.and_then(|()| self.measure_next()).is_err() {
                 // Retry later with a new connection.
                 self.client = None;
-                looked = Some(Instant::now());
+                refreshed = Some(Instant::now());
             }
         }
     }
@@ -125,13 +125,13 @@ impl RoundTripProber {
                 none.insert(client)
             }
         };
-        let there: Vec<FaceStatus> =
+        let statuses: Vec<FaceStatus> =
             client.dataset("faces/list").map_err(|error| error.to_string())?;
         let is_link = |status: &&FaceStatus| {
             let info = &status.info;
             info.scope == FaceScope::NonLocal && info.link_type == LinkType::PointToPoint
         };
-        let links = there.iter().filter(is_link).map(|status| status.info.face_id);
+        let links = statuses.iter().filter(is_link).map(|status| status.info.face_id);
         let mut former = std::mem::take(&mut self.faces);
         self.faces = links
             .take(FACES_MAX)
@@ -152,7 +152,7 @@ impl RoundTripProber {
         let Some(client) = &mut self.client else { return Ok(()) };
         let round_trip = probe(client, face)?;
         let Some(measured) = self.faces.get_mut(&face) else { return Ok(()) };
-        let is_other = match round_trip {
+        let has_changed = match round_trip {
             Some(round_trip) => measured.add_sample(round_trip.as_nanos() as u64),
             None => {
                 measured.failures = measured.failures.saturating_add(1);
@@ -160,15 +160,15 @@ impl RoundTripProber {
             }
         };
         measured.due = Some(Instant::now() + measured.next_wait(self.period));
-        if is_other {
+        if has_changed {
             self.publish();
         }
         Ok(())
     }
 
     fn publish(&self) {
-        let told = self.faces.iter().filter_map(|(face, one)| Some((*face, one.reported_ns?)));
-        self.shared.set_round_trips(told.collect());
+        let reported = self.faces.iter().filter_map(|(face, one)| Some((*face, one.reported_ns?)));
+        self.shared.set_round_trips(reported.collect());
     }
 }
 
@@ -185,11 +185,11 @@ fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> 
     let wire = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms).encode();
     let packet = client.pool().copy(&wire);
     let header = LpHeader { next_hop_face: Some(face.0), ..LpHeader::default() };
-    let asked = client.now();
+    let sent_at = client.now();
     if client.send(path, header, packet).is_err() {
         return Ok(None);
     }
-    let deadline = asked.plus_ns(TIMEOUT.as_nanos() as u64);
+    let deadline = sent_at.plus_ns(TIMEOUT.as_nanos() as u64);
     let mut packets = Vec::new();
     while client.now() < deadline {
         client.poll(Some(deadline), &mut packets).map_err(|error| error.to_string())?;
@@ -202,7 +202,7 @@ fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> 
                 }
             };
             if is_answer {
-                return Ok(Some(Duration::from_nanos(client.now().ns_since(asked))));
+                return Ok(Some(Duration::from_nanos(client.now().ns_since(sent_at))));
             }
         }
     }

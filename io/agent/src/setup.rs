@@ -99,10 +99,11 @@ impl Setup {
                 steps.push(SetupStep::SetStrategy { prefix, strategy });
             }
         }
-        let gone = self.strategies.keys().filter(|prefix| !wanted.strategies.contains_key(prefix));
-        steps.extend(gone.map(|prefix| SetupStep::UnsetStrategy { prefix: prefix.clone() }));
-        let gone = self.routes.keys().filter(|key| !wanted.routes.contains_key(key));
-        steps.extend(gone.map(|(prefix, face)| {
+        let removed =
+            self.strategies.keys().filter(|prefix| !wanted.strategies.contains_key(prefix));
+        steps.extend(removed.map(|prefix| SetupStep::UnsetStrategy { prefix: prefix.clone() }));
+        let removed = self.routes.keys().filter(|key| !wanted.routes.contains_key(key));
+        steps.extend(removed.map(|(prefix, face)| {
             let (prefix, face) = (prefix.clone(), *face);
             SetupStep::RemoveRoute { prefix, face }
         }));
@@ -233,14 +234,14 @@ mod tests {
         assert!(setup.has_route_over(FaceId(258)));
         // A strategy that someone else has set at the object's name stays, and the agent adds
         // nothing.
-        let (kept, _) =
+        let (without_plan, _) =
             Setup::from_configuration(&with_parts(), usize::MAX, face_of, |_| Vec::new(), |_| true);
-        assert_eq!(kept, wanted(&configuration(&["one"])));
+        assert_eq!(without_plan, wanted(&configuration(&["one"])));
         let object = name("/data/file/v=1");
         let mut replaced = setup.clone();
         assert!(replaced.has_strategy(&object, &setup.strategies[&object]));
         replaced.forget_strategies(|_, _| false);
-        let steps = replaced.steps_to(&kept);
+        let steps = replaced.steps_to(&without_plan);
         assert!(
             !steps.iter().any(|step| matches!(step, SetupStep::UnsetStrategy { .. })),
             "{steps:?}"

@@ -55,12 +55,12 @@ impl WakePoint {
         self.reconnects.load(Ordering::Relaxed)
     }
 
-    /// Waits until the controller accepts a report again, at most for `pause`. `heard` is the value
+    /// Waits until the controller accepts a report again, at most for `pause`. `before` is the value
     /// of `reconnects` before. Returns whether the thread continues, and whether the controller has
     /// accepted one.
-    pub(crate) fn pause_until_reconnect(&self, pause: Duration, heard: u64) -> (bool, bool) {
-        let goes_on = self.pause(pause, || self.reconnects() != heard);
-        (goes_on, self.reconnects() != heard)
+    pub(crate) fn pause_until_reconnect(&self, pause: Duration, before: u64) -> (bool, bool) {
+        let continues = self.pause(pause, || self.reconnects() != before);
+        (continues, self.reconnects() != before)
     }
 
     /// Waits, unless `is_over` returns true. Returns whether the thread continues.
@@ -210,19 +210,19 @@ mod tests {
     fn reconnect_or_stop_ends_a_wait() {
         const LONG: Duration = Duration::from_secs(60);
         let waits = WakePoint::default();
-        let heard = waits.reconnects();
+        let before = waits.reconnects();
         let waited = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, heard));
+            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, before));
             waits.note_reconnect();
             waiter.join().unwrap()
         });
         assert_eq!(waited, (true, true));
         // A reconnection before the call counts as well.
-        assert_eq!(waits.pause_until_reconnect(LONG, heard), (true, true));
-        let heard = waits.reconnects();
-        assert_eq!(waits.pause_until_reconnect(Duration::ZERO, heard), (true, false));
+        assert_eq!(waits.pause_until_reconnect(LONG, before), (true, true));
+        let before = waits.reconnects();
+        assert_eq!(waits.pause_until_reconnect(Duration::ZERO, before), (true, false));
         let waited = std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, heard));
+            let waiter = scope.spawn(|| waits.pause_until_reconnect(LONG, before));
             waits.stop();
             waiter.join().unwrap()
         });

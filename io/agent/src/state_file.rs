@@ -47,7 +47,7 @@ impl StateFile {
     pub(crate) fn load(&self) -> Option<StoredConfiguration> {
         let path = self.path.display();
         match read(&self.path) {
-            Ok(kept) if kept.router == self.router && kept.urls == self.urls => Some(kept),
+            Ok(stored) if stored.router == self.router && stored.urls == self.urls => Some(stored),
             Ok(_) => {
                 tracing::info!(
                     %path,
@@ -65,13 +65,13 @@ impl StateFile {
 
     /// Writes a configuration. Returns whether it was written.
     pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) -> bool {
-        let kept = StoredConfiguration {
+        let stored = StoredConfiguration {
             router: self.router.clone(),
             urls: self.urls.clone(),
             received_ms,
             configuration: configuration.clone(),
         };
-        let written = write(&self.path, &kept);
+        let written = write(&self.path, &stored);
         if let Err(error) = &written
             && !self.has_failed
         {
@@ -107,8 +107,8 @@ fn read(path: &Path) -> io::Result<StoredConfiguration> {
     serde_json::from_slice(content).map_err(|_| damaged())
 }
 
-fn write(path: &Path, kept: &StoredConfiguration) -> io::Result<()> {
-    let content = serde_json::to_vec(kept)?;
+fn write(path: &Path, stored: &StoredConfiguration) -> io::Result<()> {
+    let content = serde_json::to_vec(stored)?;
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -136,14 +136,14 @@ mod tests {
         let of = |router: &str, url: &str| {
             StateFile::new(path.clone(), router.into(), vec![url.to_owned()])
         };
-        let mut keeper = of("edge", "http://h");
-        assert_eq!(keeper.load(), None);
+        let mut state_file = of("edge", "http://h");
+        assert_eq!(state_file.load(), None);
         let prefix = "/data".parse().unwrap();
         let routes = vec![RouteOrder { prefix, router: "one".into(), cost: 1 }];
         let configuration = Configuration { generation: 7, routes, ..Configuration::default() };
-        keeper.store(&configuration, 1000);
-        let kept = keeper.load().unwrap();
-        assert_eq!((kept.configuration, kept.received_ms), (configuration.clone(), 1000));
+        state_file.store(&configuration, 1000);
+        let stored = state_file.load().unwrap();
+        assert_eq!((stored.configuration, stored.received_ms), (configuration.clone(), 1000));
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let state = fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(state.permissions().mode() & 0o777, 0o700);
@@ -155,12 +155,12 @@ mod tests {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             fs::write(&path, damaged).unwrap();
-            assert_eq!(keeper.load(), None, "{at}");
+            assert_eq!(state_file.load(), None, "{at}");
             fs::write(&path, &whole[..at]).unwrap();
-            assert_eq!(keeper.load(), None, "{at}");
+            assert_eq!(state_file.load(), None, "{at}");
         }
-        keeper.store(&configuration, 2000);
-        assert_eq!(keeper.load().unwrap().received_ms, 2000);
+        state_file.store(&configuration, 2000);
+        assert_eq!(state_file.load().unwrap().received_ms, 2000);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 }

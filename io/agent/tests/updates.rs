@@ -92,7 +92,7 @@ fn updates_cost_under_one_per_cent() {
         let cost = cost(store_bytes, objects, segments);
         let (ranges, by_packet) = (cost.share(cost.bytes), cost.share(cost.by_packet_bytes));
         println!(
-            "{what}: {} messages, {} octets, {ranges:.3} % of the Data; packet by packet {} \
+            "{what}: {} messages, {} bytes, {ranges:.3} % of the Data; packet by packet {} \
              messages, {by_packet:.2} %",
             cost.messages, cost.bytes, cost.packets
         );
