@@ -137,7 +137,7 @@ impl ControllerState {
             self.published_generation = self.controller.generation();
             for (router, sender) in &self.generations {
                 let generation = self.controller.generation_of(router);
-                sender.send_if_modified(|told| std::mem::replace(told, generation) != generation);
+                sender.send_if_modified(|known| std::mem::replace(known, generation) != generation);
             }
         }
         records
@@ -188,11 +188,11 @@ impl App {
     /// A caller may not register a name because no prefix of its token covers it. The audit gets at
     /// most one line a minute for each caller.
     pub(crate) fn audit_refused_name(&self, who: &str, name: &Name) {
-        let mut told = self.refusals_audited.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(who).is_some_and(|at| at.elapsed() < AUDIT_INTERVAL) {
+        let mut refusals = self.refusals_audited.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.get(who).is_some_and(|at| at.elapsed() < AUDIT_INTERVAL) {
             return;
         }
-        told.insert(who.to_owned(), Instant::now());
+        refusals.insert(who.to_owned(), Instant::now());
         let at_ms = self.wall_clock.now_ms();
         let (who, detail) = (who.to_owned(), name.to_string());
         self.journal.push([Record::Audit { at_ms, who, action: "file refused", detail }]);

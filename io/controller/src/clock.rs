@@ -28,10 +28,10 @@ impl Clock {
 
     fn at(&self, now: StdInstant) -> Instant {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, said) = *last;
-        let said = said + now.saturating_duration_since(before).min(STEP_MAX);
-        *last = (now.max(before), said);
-        Instant::from_ns(u64::try_from(said.as_nanos()).unwrap_or(u64::MAX))
+        let (before, elapsed) = *last;
+        let elapsed = elapsed + now.saturating_duration_since(before).min(STEP_MAX);
+        *last = (now.max(before), elapsed);
+        Instant::from_ns(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 

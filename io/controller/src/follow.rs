@@ -59,18 +59,18 @@ pub(crate) async fn load(
     url: String,
 ) -> Result<(Follower, ControllerState), DatabaseError> {
     let run = database.register_controller(&url, config.wall_clock.now_ms()).await?;
-    let mut news = database.changes_since(None).await?;
+    let mut changes = database.changes_since(None).await?;
     let mut controller = Controller::new(config.controller.clone());
     controller.set_numbers(numbers(run));
     let mut files = Vec::new();
-    for news in news.files {
-        if let FileChange::Added(FileRow { file, owner }) = news {
+    for change in changes.files {
+        if let FileChange::Added(FileRow { file, owner }) = change {
             files.push((owner, file));
         }
     }
     let sizes: BTreeMap<&Name, u64> =
         files.iter().map(|(_, file)| (&file.name, file.segments)).collect();
-    news.plans.retain(|plan| {
+    changes.plans.retain(|plan| {
         let is_valid = sizes.get(&plan.object).is_none_or(|segments| plan.is_valid(*segments));
         if !is_valid {
             database.note_invalid_plan(plan.number);
@@ -79,18 +79,18 @@ pub(crate) async fn load(
     });
     tracing::info!(
         files = files.len(),
-        plans = news.plans.len(),
+        plans = changes.plans.len(),
         run = run % NUMBER_STEP,
         "loaded from the database"
     );
-    controller.restore(files, news.plans);
-    let heard = news.routers.iter().filter(|(_, run)| *run != 0);
+    controller.restore(files, changes.plans);
+    let heard = changes.routers.iter().filter(|(_, run)| *run != 0);
     let former: BTreeMap<String, u64> = heard.cloned().collect();
     controller.expect_routers(former.keys().cloned().collect());
     let mut follower = Follower::new(config, run, url);
-    follower.change = news.change;
-    follower.routers.extend(news.routers);
-    follower.note_controllers(news.controllers, Instant::now());
+    follower.change = changes.change;
+    follower.routers.extend(changes.routers);
+    follower.note_controllers(changes.controllers, Instant::now());
     Ok((follower, ControllerState::new(controller, former)))
 }
 
@@ -196,8 +196,8 @@ fn is_valid_plan(state: &ControllerState, plan: &Plan) -> bool {
     file.is_none_or(|file| plan.is_valid(file.segments))
 }
 
-fn apply_file_change(state: &mut ControllerState, news: FileChange) {
-    match news {
+fn apply_file_change(state: &mut ControllerState, change: FileChange) {
+    match change {
         FileChange::Added(FileRow { file, owner }) => {
             let name = file.name.clone();
             let is_other = matches!(
@@ -227,16 +227,16 @@ fn apply_file_change(state: &mut ControllerState, news: FileChange) {
 
 /// Removes files that the database does not contain.
 fn remove_missing_files(state: &mut ControllerState, files: &[FileChange]) {
-    let there: BTreeSet<&Name> = files
+    let stored: BTreeSet<&Name> = files
         .iter()
-        .filter_map(|news| match news {
+        .filter_map(|change| match change {
             FileChange::Added(row) => Some(&row.file.name),
             FileChange::Unreadable(name) => Some(name),
             FileChange::Withdrawn(_) => None,
         })
         .collect();
     let known_files = state.controller.files().map(|file| &file.name);
-    let gone: Vec<Name> = known_files.filter(|name| !there.contains(name)).cloned().collect();
+    let gone: Vec<Name> = known_files.filter(|name| !stored.contains(name)).cloned().collect();
     gone.iter().for_each(|name| state.controller.forget_file(name));
 }
 

@@ -61,20 +61,18 @@ impl Follower {
 
     /// Records the list of controllers. The time in which the list could not be read counts for no
     /// controller.
-    pub(crate) fn note_controllers(&mut self, sharers: Vec<ControllerRow>, now: Instant) {
+    pub(crate) fn note_controllers(&mut self, rows: Vec<ControllerRow>, now: Instant) {
         let last = self.read_at.replace(now).unwrap_or(now);
-        let unheard = now.duration_since(last).saturating_sub(READ_INTERVAL_MAX);
+        let unread = now.duration_since(last).saturating_sub(READ_INTERVAL_MAX);
         let mut former = std::mem::take(&mut self.others);
-        former.values_mut().for_each(|other| other.last_beat_at += unheard);
-        for sharer in sharers.into_iter().filter(|sharer| sharer.run != self.run) {
-            let at = match former.remove(&sharer.run) {
-                Some(other) if other.row == sharer => other.last_beat_at,
+        former.values_mut().for_each(|other| other.last_beat_at += unread);
+        for row in rows.into_iter().filter(|row| row.run != self.run) {
+            let at = match former.remove(&row.run) {
+                Some(other) if other.row == row => other.last_beat_at,
                 _ => now,
             };
-            self.others.insert(
-                sharer.run,
-                OtherController { row: sharer, last_beat_at: at, has_ended: false },
-            );
+            self.others
+                .insert(row.run, OtherController { row, last_beat_at: at, has_ended: false });
         }
         for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
             // A controller that was gone already does not come back because its row was removed.
@@ -119,7 +117,7 @@ mod tests {
         Follower::new(&config, 1, "http://one".to_owned())
     }
 
-    fn sharer(run: u64, beat: u64) -> ControllerRow {
+    fn row(run: u64, beat: u64) -> ControllerRow {
         ControllerRow { run, url: format!("http://{run}"), beat }
     }
 
@@ -127,8 +125,8 @@ mod tests {
     /// database.
     fn hear(follower: &mut Follower, begin: Instant, second: u64, beats: bool) -> Instant {
         let now = begin + Duration::from_secs(second);
-        let others = if beats { vec![sharer(2, second)] } else { Vec::new() };
-        follower.note_controllers([vec![sharer(1, second)], others].concat(), now);
+        let others = if beats { vec![row(2, second)] } else { Vec::new() };
+        follower.note_controllers([vec![row(1, second)], others].concat(), now);
         now
     }
 
@@ -141,7 +139,7 @@ mod tests {
         assert_eq!(follower.routers_elsewhere(now).len(), 1);
         for second in 1..=16 {
             let now = hear(&mut follower, begin, second, false);
-            assert_eq!(follower.urls(now), [""; 0], "it runs no more");
+            assert_eq!(follower.urls(now), [""; 0], "it has stopped");
             assert_eq!(follower.routers_elsewhere(now).len(), 1, "its routers are on their way");
         }
         let now = hear(&mut follower, begin, 17, false);
@@ -154,7 +152,7 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         let silent = |follower: &mut Follower, second: u64| {
             let now = begin + Duration::from_secs(second);
-            follower.note_controllers(vec![sharer(1, second), sharer(2, 0)], now);
+            follower.note_controllers(vec![row(1, second), row(2, 0)], now);
             follower.routers_elsewhere(now).len()
         };
         let heard: usize = (0..=15).map(|second| silent(&mut follower, second)).sum();
@@ -167,7 +165,7 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         for second in 0..=600 {
             let now = begin + Duration::from_secs(second);
-            follower.note_controllers(vec![sharer(1, second), sharer(2, 0)], now);
+            follower.note_controllers(vec![row(1, second), row(2, 0)], now);
         }
         let now = hear(&mut follower, begin, 601, false);
         assert!(follower.routers_elsewhere(now).is_empty() && follower.urls(now).is_empty());
@@ -180,7 +178,7 @@ mod tests {
         follower.routers.insert("r".to_owned(), 2);
         hear(&mut follower, begin, 0, true);
         let now = begin + Duration::from_secs(600);
-        follower.note_controllers(vec![sharer(1, 1), sharer(2, 0)], now);
+        follower.note_controllers(vec![row(1, 1), row(2, 0)], now);
         assert_eq!(follower.routers_elsewhere(now).len(), 1);
     }
 }

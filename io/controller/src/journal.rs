@@ -90,16 +90,16 @@ impl WriteQueue {
     /// flight stay.
     fn drop_plans(&mut self) {
         // Plans in flight stay where they are.
-        let untried = self.plans.split_off(in_flight_count(&self.plans, self.in_flight_to));
-        let before = untried.len();
+        let waiting = self.plans.split_off(in_flight_count(&self.plans, self.in_flight_to));
+        let before = waiting.len();
         let mut first: HashMap<Name, u64> = HashMap::new();
-        for (_, record) in &untried {
+        for (_, record) in &waiting {
             if let Record::Plan { plan, follows, .. } = record {
                 first.entry(plan.object.clone()).or_insert(*follows);
             }
         }
         // Going backwards, the newest plan of each object is met first.
-        let mut kept: VecDeque<(u64, Record)> = untried
+        let mut kept: VecDeque<(u64, Record)> = waiting
             .into_iter()
             .rev()
             .filter_map(|(at, record)| match record {
@@ -267,11 +267,11 @@ impl Journal {
                 return Err(());
             }
             Err(_) => {}
-            Ok(overtaken) => {
+            Ok(conflicts) => {
                 if was.is_some() {
                     tracing::info!("the database works again");
                 }
-                self.add_conflicts(overtaken);
+                self.add_conflicts(conflicts);
             }
         }
         self.single_left.store(singly.saturating_sub(1), Ordering::Relaxed);

@@ -105,8 +105,8 @@ async fn prepare(
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     // Other controllers and operators see this address, so it must work from other machines.
     let url = format!("{scheme}://{}", public_address(listener.local_addr().map_err(listening)?));
-    let begun = follow::load(config, &database, url).await.map_err(of_database)?;
-    let (follower, known) = begun;
+    let loaded = follow::load(config, &database, url).await.map_err(of_database)?;
+    let (follower, known) = loaded;
     Ok((Arc::new(App::new(known, database, tokens, follower, config, stopping)), listener))
 }
 

@@ -16,17 +16,17 @@ if (fromAddress) {
 let timer = 0;
 
 function element(kind, text, className) {
-  const made = document.createElement(kind);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
+  const node = document.createElement(kind);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
 }
 
-function drawn(kind, attributes, text) {
-  const made = document.createElementNS(SVG, kind);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  if (text !== undefined) made.textContent = text;
-  return made;
+function svgElement(kind, attributes, text) {
+  const node = document.createElementNS(SVG, kind);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
 }
 
 function scaled(value, units, step) {
@@ -35,20 +35,20 @@ function scaled(value, units, step) {
   return `${value >= 100 || index === 0 ? Math.round(value) : value.toFixed(1)} ${units[index]}`;
 }
 const ago = (state, ms) => `${Math.max(0, Math.round((state.now_ms - ms) / 1000))} s ago`;
-const octets = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
+const bytes = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const rate = (value) => scaled(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], 1000);
 
 function row(cells, className) {
-  const made = element("tr", undefined, className);
-  made.append(...cells.map((cell) => element("td", cell)));
-  return made;
+  const node = element("tr", undefined, className);
+  node.append(...cells.map((cell) => element("td", cell)));
+  return node;
 }
 
 // Size of the drawing, and the distance from its edges that names of routers need.
 const WIDTH = 900, HEIGHT = 420, MARGIN_X = 70, MARGIN_Y = 36;
 // Positions of routers. They change only when routers or links are added or removed.
-const places = new Map();
-let arranged = "";
+const positions = new Map();
+let arrangedKey = "";
 
 // Names in the order of a depth-first walk along the links, so that neighbours start next to each
 // other.
@@ -75,54 +75,56 @@ function walk(names, lines) {
 // other. It starts from the present positions, so that little moves. New routers start on a circle.
 function arrange(names, lines) {
   const key = JSON.stringify([names, [...lines.keys()]]);
-  if (key === arranged) return;
-  arranged = key;
-  for (const name of [...places.keys()]) if (!names.includes(name)) places.delete(name);
+  if (key === arrangedKey) return;
+  arrangedKey = key;
+  for (const name of [...positions.keys()]) if (!names.includes(name)) positions.delete(name);
   walk(names, lines).forEach((name, index) => {
     const angle = 2 * Math.PI * (index / names.length) - 2.5;
     const start = { x: WIDTH * (0.5 + 0.4 * Math.cos(angle)),
       y: HEIGHT * (0.5 + 0.4 * Math.sin(angle)) };
-    if (!places.has(name)) places.set(name, start);
+    if (!positions.has(name)) positions.set(name, start);
   });
-  const all = names.map((name) => places.get(name));
-  const ends = [...lines.values()].map((line) => line.ends.map((name) => places.get(name)));
+  const all = names.map((name) => positions.get(name));
+  const ends = [...lines.values()].map((line) => line.ends.map((name) => positions.get(name)));
   const reach = 0.75 * Math.sqrt((WIDTH * HEIGHT) / Math.max(1, all.length));
   // About ten million pairs at most, so that a thousand routers block the page only for a moment.
   const rounds = Math.min(300, Math.floor(1e7 / (all.length * all.length + 1)));
-  for (let round = 0; round < rounds; round += 1) relax(all, ends, reach, 60 * (1 - round / rounds));
+  for (let round = 0; round < rounds; round += 1) {
+    relax(all, ends, reach, 60 * (1 - round / rounds));
+  }
   fit(all);
 }
 
 function relax(all, ends, reach, step) {
-  for (const place of all) { place.dx = 0; place.dy = 0; }
+  for (const position of all) { position.dx = 0; position.dy = 0; }
   const force = (one, other, strength) => {
     const dx = one.x - other.x, dy = one.y - other.y;
-    const far = Math.max(1, Math.hypot(dx, dy));
-    const share = strength(far) / far;
+    const distance = Math.max(1, Math.hypot(dx, dy));
+    const share = strength(distance) / distance;
     one.dx += dx * share; one.dy += dy * share;
     other.dx -= dx * share; other.dy -= dy * share;
   };
   for (let one = 0; one < all.length; one += 1) {
     for (let other = 0; other < one; other += 1) {
-      force(all[one], all[other], (far) => (reach * reach) / far);
+      force(all[one], all[other], (distance) => (reach * reach) / distance);
     }
   }
-  for (const [one, other] of ends) force(one, other, (far) => -(far * far) / reach);
-  for (const place of all) {
-    const far = Math.max(1e-9, Math.hypot(place.dx, place.dy));
-    place.x += (place.dx / far) * Math.min(far, step);
-    place.y += (place.dy / far) * Math.min(far, step);
+  for (const [one, other] of ends) force(one, other, (distance) => -(distance * distance) / reach);
+  for (const position of all) {
+    const distance = Math.max(1e-9, Math.hypot(position.dx, position.dy));
+    position.x += (position.dx / distance) * Math.min(distance, step);
+    position.y += (position.dy / distance) * Math.min(distance, step);
   }
 }
 
 // Scales the positions to fill the drawing.
 function fit(all) {
   for (const [axis, size, margin] of [["x", WIDTH, MARGIN_X], ["y", HEIGHT, MARGIN_Y]]) {
-    const values = all.map((place) => place[axis]);
+    const values = all.map((position) => position[axis]);
     const least = Math.min(...values), span = Math.max(...values) - least;
     const scale = span > 1 ? (size - 2 * margin) / span : 0;
-    for (const place of all) {
-      place[axis] = scale ? margin + (place[axis] - least) * scale : size / 2;
+    for (const position of all) {
+      position[axis] = scale ? margin + (position[axis] - least) * scale : size / 2;
     }
   }
 }
@@ -146,20 +148,20 @@ function linesOf(state) {
 const IDLE_BPS = 1e5;
 
 function drawLink({ ends, load, max, roundTrip }, isDense) {
-  const [one, other] = ends.map((name) => places.get(name));
+  const [one, other] = ends.map((name) => positions.get(name));
   const share = max ? load / max : 0;
   const kind = load < IDLE_BPS ? "idle" : share > 0.9 ? "full" : share > 0.5 ? "busy" : "used";
   // Width 3 at 1 Mbit/s, 9 at 1 Gbit/s.
-  const wide = kind === "idle" ? 1.5 : Math.min(9, Math.max(2, 2 * Math.log10(load) - 9));
-  const width = isDense ? wide / 2 : wide;
-  const line = drawn("line", { x1: one.x, y1: one.y, x2: other.x, y2: other.y, class: kind,
+  const baseWidth = kind === "idle" ? 1.5 : Math.min(9, Math.max(2, 2 * Math.log10(load) - 9));
+  const width = isDense ? baseWidth / 2 : baseWidth;
+  const line = svgElement("line", { x1: one.x, y1: one.y, x2: other.x, y2: other.y, class: kind,
     "stroke-width": width.toFixed(1) });
   const limit = max ? ` of ${rate(max)}` : "";
   const delay = roundTrip ? `, round trip ${(roundTrip / 1e6).toFixed(1)} ms` : "";
-  line.append(drawn("title", {}, `${ends.join(" - ")}: ${rate(load)}${limit}${delay}`));
+  line.append(svgElement("title", {}, `${ends.join(" - ")}: ${rate(load)}${limit}${delay}`));
   if (kind === "idle" || isDense) return [line];
   const text = { x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 - 6, class: "load" };
-  return [line, drawn("text", text, `${rate(load)}${limit}`)];
+  return [line, svgElement("text", text, `${rate(load)}${limit}`)];
 }
 
 function drawNetwork(state) {
@@ -171,31 +173,32 @@ function drawNetwork(state) {
   // Draw lines first, so that they are below all texts.
   const shapes = [...parts.map(([line]) => line), ...parts.flatMap(([, text]) => text || [])];
   for (const router of state.routers) {
-    const { x, y } = places.get(router.name);
+    const { x, y } = positions.get(router.name);
     const className = (router.problems || []).length ? "ill" : "well";
-    const circle = drawn("circle", { cx: x, cy: y, r: isDense ? 4 : 10, class: className });
-    circle.append(drawn("title", {}, router.name));
+    const circle = svgElement("circle", { cx: x, cy: y, r: isDense ? 4 : 10, class: className });
+    circle.append(svgElement("title", {}, router.name));
     shapes.push(circle);
-    if (names.length <= 120) shapes.push(drawn("text", { x, y: y + (isDense ? 18 : 26) }, router.name));
+    const below = { x, y: y + (isDense ? 18 : 26) };
+    if (names.length <= 120) shapes.push(svgElement("text", below, router.name));
   }
   at("network").replaceChildren(...shapes);
 }
 
 function bar(router, total, planned, held) {
-  const made = element("div", undefined, "bar");
-  const box = drawn("svg", { viewBox: `0 0 ${total} 10`, preserveAspectRatio: "none" });
+  const node = element("div", undefined, "bar");
+  const box = svgElement("svg", { viewBox: `0 0 ${total} 10`, preserveAspectRatio: "none" });
   for (const [first, last] of held.segments) {
     if (first >= total) continue;
     const width = Math.min(last, total - 1) - first + 1;
-    box.append(drawn("rect", { x: first, y: 0, width, height: 10, class: "held" }));
+    box.append(svgElement("rect", { x: first, y: 0, width, height: 10, class: "held" }));
   }
   for (const part of planned) {
     const width = part.last - part.first + 1;
-    box.append(drawn("rect", { x: part.first, y: 0, width, height: 10, class: "planned" }));
+    box.append(svgElement("rect", { x: part.first, y: 0, width, height: 10, class: "planned" }));
   }
   const share = Math.floor((100 * Math.min(held.count, total)) / total);
-  made.append(element("span", router), box, element("span", `${share} %`));
-  return made;
+  node.append(element("span", router), box, element("span", `${share} %`));
+  return node;
 }
 
 // For each file: segments kept at the previous update, and its time. The difference gives a rate.
@@ -213,40 +216,40 @@ function progress(transfer, total, now_ms) {
   const seconds = before ? (now_ms - before.now_ms) / 1000 : 0;
   const each = transfer.file.size_bytes / transfer.file.segments;
   const bps = seconds > 0 ? (8 * each * (count - before.count)) / seconds : 0;
-  const beyond = planned < total ? `; no router has space for ${total - planned} more` : "";
+  const missing = planned < total ? `; no router has space for ${total - planned} more` : "";
   if (count === planned) {
-    const text = beyond ? `${count} of ${total} segments are kept${beyond}` : "kept completely";
-    return { isWhole: !beyond, text, count };
+    const text = missing ? `${count} of ${total} segments are kept${missing}` : "kept completely";
+    return { isWhole: !missing, text, count };
   }
   const speed = bps > 0 ? `, ${rate(bps)}` : "";
   return { isWhole: false, count,
-    text: `being fetched: ${count} of ${planned} segments${speed}${beyond}` };
+    text: `being fetched: ${count} of ${planned} segments${speed}${missing}` };
 }
 
 function drawTransfers(state) {
   const now = new Map();
   const files = state.transfers.map((transfer) => {
-    const made = element("div", undefined, "file");
+    const node = element("div", undefined, "file");
     const total = transfer.file.segments;
     const { isWhole, text, count } = progress(transfer, total, state.now_ms);
     now.set(transfer.object, { count, now_ms: state.now_ms });
-    const size = octets(transfer.file.size_bytes);
+    const size = bytes(transfer.file.size_bytes);
     const readers = transfer.consumers.join(", ") || "no router";
-    made.append(element("h3", transfer.object));
+    node.append(element("h3", transfer.object));
     const about = element("p", `${total} segments, ${size}; read at ${readers}; plan ` +
       `${transfer.number}; `, "about");
     about.append(element("span", text, isWhole ? "whole" : "under-way"));
-    made.append(about);
+    node.append(about);
     const held = new Map(transfer.holdings.map((one) => [one.router, one]));
     const keepers = [...new Set(transfer.parts.map((part) => part.router))];
     const others = [...held.keys()].filter((router) => !keepers.includes(router)).sort();
     for (const router of [...keepers, ...others]) {
       const planned = transfer.parts.filter((part) => part.router === router);
-      made.append(bar(router, total, planned, held.get(router) || { segments: [], count: 0 }));
+      node.append(bar(router, total, planned, held.get(router) || { segments: [], count: 0 }));
     }
     const more = transfer.holders_count - held.size;
-    if (more > 0) made.append(element("p", `and at ${more} more routers`, "about"));
-    return made;
+    if (more > 0) node.append(element("p", `and at ${more} more routers`, "about"));
+    return node;
   });
   kept = now;
   const nothing = "No file has a plan: all requested files fit into one store.";
@@ -334,7 +337,7 @@ function drawTables(state) {
     const has = router.generation === router.configuration;
     const due = has ? "" : `, ${router.configuration} not yet set up`;
     const configuration = `${router.generation || "none yet"}${due}`;
-    const store = octets(router.store_bytes), disks = octets(router.disk_bytes);
+    const store = bytes(router.store_bytes), disks = bytes(router.disk_bytes);
     const prefixes = router.prefixes.join(" ");
     return row([router.name, store, disks, prefixes, configuration, ago(state, router.seen_ms)],
       problems ? "ill" : "");

@@ -116,8 +116,8 @@ impl DatabaseLocation {
             Self::Server(ServerUrl(url)) => url.parse(),
             Self::File(path) => {
                 // SQLite gives its other files the same permissions.
-                let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-                made.map_err(sqlx::Error::Io)?;
+                let created = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+                created.map_err(sqlx::Error::Io)?;
                 let encoded: String = path
                     .as_os_str()
                     .as_encoded_bytes()
@@ -224,7 +224,7 @@ mod tests {
         ] {
             assert!(!url(near).contains("sslmode"), "{near}");
         }
-        let said = "postgres://db.example/d?sslmode=disable";
-        assert_eq!(url(said), said);
+        let explicit = "postgres://db.example/d?sslmode=disable";
+        assert_eq!(url(explicit), explicit);
     }
 }

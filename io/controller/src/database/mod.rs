@@ -317,8 +317,8 @@ impl Database {
 
     /// Checks that the database answers.
     pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
-        let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
-        self.with_timeout(async { Ok(asked.await.map(drop)?) }).await
+        let query = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
+        self.with_timeout(async { Ok(query.await.map(drop)?) }).await
     }
 
     pub(crate) async fn add_token(&self, token: &Token, who: Record) -> Result<(), DatabaseError> {
@@ -383,8 +383,8 @@ impl Database {
         self.with_timeout(async {
             let (mut transaction, change) = self.begin_change().await?;
             let to = &mut transaction;
-            for (file, news) in files {
-                let (is_written, action) = match news {
+            for (file, status) in files {
+                let (is_written, action) = match status {
                     FileStatus::Unchanged => continue,
                     FileStatus::AddsManifest => {
                         (file::update_manifest(to, file, change).await?, "manifest added")
@@ -396,7 +396,7 @@ impl Database {
                 if !is_written {
                     // Another controller was first, or the row cannot be read and so was not
                     // loaded.
-                    if *news != FileStatus::New
+                    if *status != FileStatus::New
                         || !file::is_unreadable(to, &file.name, change).await?
                     {
                         return Err(DatabaseError::Conflict);

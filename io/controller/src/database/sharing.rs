@@ -26,7 +26,6 @@ pub(crate) struct ControllerRow {
     pub(crate) beat: u64,
 }
 
-/// A change of a file.
 pub(crate) enum FileChange {
     Added(FileRow),
     Withdrawn(Name),
@@ -150,7 +149,7 @@ impl Database {
                 true => self.begin_change().await?,
                 false => (Transaction::begin(&self.pool).await?, 0),
             };
-            let mut overtaken = Vec::new();
+            let mut conflicts = Vec::new();
             for record in records {
                 match record {
                     Record::Plan { plan, follows, made_ms } => {
@@ -163,7 +162,7 @@ impl Database {
                                 detail: format!("{} for {}", plan.number, plan.object),
                             };
                             audit(&mut transaction, &line).await?;
-                            overtaken.push(plan.object.clone());
+                            conflicts.push(plan.object.clone());
                         }
                     }
                     Record::Router { name, seen_ms, body } => {
@@ -187,7 +186,7 @@ impl Database {
                 }
             }
             transaction.commit().await?;
-            Ok(overtaken)
+            Ok(conflicts)
         })
         .await
     }
@@ -212,26 +211,26 @@ impl Database {
         };
         let (key, columns) = ("CAST(run AS TEXT)", "run, url, beat");
         let select = Select { what: "controller", key, columns, from: "controllers" };
-        let sharers = self.select(&select, &[], controller_row).await?.read;
+        let controllers = self.select(&select, &[], controller_row).await?.read;
         let (change, forgotten) = (number("change")?, number("forgotten")?);
         let is_whole = since.is_none_or(|since| since < forgotten);
-        let mut news = Changes {
+        let mut changes = Changes {
             change,
             is_complete: is_whole,
             files: Vec::new(),
             plans: Vec::new(),
             routers: Vec::new(),
-            controllers: sharers,
+            controllers,
             last_run: number("run")?,
         };
         if since == Some(change) {
-            return Ok(news);
+            return Ok(changes);
         }
         // Only changes after `since`, up to the number read above. Later ones follow with the next
         // read.
         let range = since.filter(|_| !is_whole).map(|since| [since + 1, change]);
         let numbers = range.as_ref().map_or(&[][..], |range| &range[..]);
-        news.files = self.file_changes(numbers).await?;
+        changes.files = self.file_changes(numbers).await?;
         let from = match is_whole {
             true => {
                 "plans p WHERE NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
@@ -244,14 +243,14 @@ impl Database {
             }
         };
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        news.plans = self.select(&select, numbers, rows::plan).await?.read;
+        changes.plans = self.select(&select, numbers, rows::plan).await?.read;
         let from = match is_whole {
             true => "routers",
             false => "routers WHERE change >= $1 AND change <= $2",
         };
         let select = Select { what: "router", key: "name", columns: "name, run", from };
-        news.routers = self.select(&select, numbers, rows::router).await?.read;
-        Ok(news)
+        changes.routers = self.select(&select, numbers, rows::router).await?.read;
+        Ok(changes)
     }
 
     /// The file changes between two numbers, or all files.
@@ -269,8 +268,8 @@ impl Database {
         let (key, columns) = ("name", "change, name");
         let select = Select { what: "withdrawn file", key, columns, from: withdrawn };
         let withdrawn = self.select(&select, numbers, rows::withdrawn).await?.read;
-        let mut news = added.read;
-        for (_, change) in &news {
+        let mut changes = added.read;
+        for (_, change) in &changes {
             if let FileChange::Added(row) = change {
                 self.unreadable.forget("file", &row.file.name.to_string());
             }
@@ -282,11 +281,11 @@ impl Database {
             }
         }
         let withdrawn = withdrawn.into_iter();
-        news.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));
-        news.sort_by_key(|(change, _)| *change);
+        changes.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));
+        changes.sort_by_key(|(change, _)| *change);
         let garbled = added.unreadable.iter().filter_map(|name| name.parse().ok());
         let garbled = garbled.map(FileChange::Unreadable);
-        Ok(news.into_iter().map(|(_, news)| news).chain(garbled).collect())
+        Ok(changes.into_iter().map(|(_, change)| change).chain(garbled).collect())
     }
 
     /// The newest plan of an object. A row that is not a valid plan becomes an end, so that other

@@ -41,23 +41,23 @@ async fn numbers(database: &Database) -> Vec<u64> {
 async fn followers_of_a_conflict_are_conflicts() {
     let folder = tempfile::tempdir().unwrap();
     let database = database(&folder).await;
-    let overtaken = async |run, plans: Vec<Plan>| {
+    let conflicts = async |run, plans: Vec<Plan>| {
         let records: Vec<Record> = plans.into_iter().map(record).collect();
         database.write(run, &records).await.unwrap()
     };
-    assert_eq!(overtaken(1, vec![plan(1001, 0, "/a")]).await, []);
+    assert_eq!(conflicts(1, vec![plan(1001, 0, "/a")]).await, []);
     // In one batch, as after an outage; then again, before it has read the conflict.
     let both = vec![plan(2002, 0, "/a"), plan(3002, 2002, "/a"), plan(4002, 0, "/b")];
-    assert_eq!(overtaken(2, both).await, [name("/a"), name("/a")]);
-    assert_eq!(overtaken(2, vec![plan(5002, 3002, "/a")]).await, [name("/a")]);
+    assert_eq!(conflicts(2, both).await, [name("/a"), name("/a")]);
+    assert_eq!(conflicts(2, vec![plan(5002, 3002, "/a")]).await, [name("/a")]);
     // Again, because its answer was lost.
-    assert_eq!(overtaken(2, vec![plan(4002, 0, "/b")]).await, []);
+    assert_eq!(conflicts(2, vec![plan(4002, 0, "/b")]).await, []);
     // It has adopted the newest plan.
-    assert_eq!(overtaken(2, vec![plan(6002, 1001, "/a")]).await, []);
-    assert_eq!(overtaken(1, vec![plan(7001, 1001, "/a")]).await, [name("/a")]);
+    assert_eq!(conflicts(2, vec![plan(6002, 1001, "/a")]).await, []);
+    assert_eq!(conflicts(1, vec![plan(7001, 1001, "/a")]).await, [name("/a")]);
     // Any controller may start after an end.
-    assert_eq!(overtaken(2, vec![end(8002, 6002, "/a")]).await, []);
-    assert_eq!(overtaken(1, vec![plan(9001, 0, "/a")]).await, []);
+    assert_eq!(conflicts(2, vec![end(8002, 6002, "/a")]).await, []);
+    assert_eq!(conflicts(1, vec![plan(9001, 0, "/a")]).await, []);
     assert_eq!(numbers(&database).await, [1001, 4002, 6002, 8002, 9001]);
 }
 
@@ -79,8 +79,8 @@ async fn prunes_ended_plans() {
     // stay.
     assert_eq!((left[0], left.len()), (2001, 11));
     assert!(left[1..].iter().all(|number| *number > 190_000), "{left:?}");
-    let news = database.changes_since(None).await.unwrap();
-    assert!(news.plans.iter().any(|plan| plan.object == name("/kept")));
+    let changes = database.changes_since(None).await.unwrap();
+    assert!(changes.plans.iter().any(|plan| plan.object == name("/kept")));
 }
 
 /// A database of an older version, with only the first migrations.
@@ -128,15 +128,15 @@ async fn migrates_older_databases() {
         let database = Database::open(&place, None).await.unwrap();
         let tokens = database.tokens().await.unwrap().read;
         assert_eq!((tokens.len(), &tokens[0].prefixes[..]), (1, &[name("/")][..]));
-        let news = database.changes_since(None).await.unwrap();
-        let files = news.files.into_iter().map(|news| match news {
+        let changes = database.changes_since(None).await.unwrap();
+        let files = changes.files.into_iter().map(|change| match change {
             FileChange::Added(FileRow { file, owner }) => (file, owner),
             FileChange::Withdrawn(name) | FileChange::Unreadable(name) => panic!("{name}"),
         });
         let owner = "producer p".to_owned();
         let expected = [(file("/a"), owner.clone()), (file("/b"), owner)];
         assert_eq!(files.collect::<Vec<_>>(), expected);
-        assert_eq!(news.plans, [plan(3, 0, "/a"), end(5, 4, "/b")]);
+        assert_eq!(changes.plans, [plan(3, 0, "/a"), end(5, 4, "/b")]);
         assert_eq!(database.audit(u64::MAX, 10).await.unwrap()[0].action, "token added");
         // No controller of this version has a report of it.
         assert_eq!(database.routers().await.unwrap(), [("r".to_owned(), 7, true)]);
@@ -156,8 +156,8 @@ async fn full_database_leaves_no_transaction_open() {
     let folder = tempfile::tempdir().unwrap();
     let place: DatabaseLocation = folder.path().join("controller.db").into();
     let small = Database::open(&place, Some(60 * PAGE_BYTES)).await.unwrap();
-    let add = async |name: &str, news| {
-        small.add_files(&[(file(name), news)], "producer p", false, 1).await
+    let add = async |name: &str, status| {
+        small.add_files(&[(file(name), status)], "producer p", false, 1).await
     };
     let mut count = 0;
     let error = loop {
@@ -174,10 +174,10 @@ async fn full_database_leaves_no_transaction_open() {
     small.prune(0, 0).await.unwrap();
     add("/late", FileStatus::New).await.unwrap();
     let other = Database::open(&place, None).await.unwrap();
-    let news = other.changes_since(None).await.unwrap();
+    let changes = other.changes_since(None).await.unwrap();
     let late = name("/late");
     let is_late =
-        |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);
-    assert!(news.files.iter().any(is_late), "an accepted file is missing");
+        |change: &FileChange| matches!(change, FileChange::Added(row) if row.file.name == late);
+    assert!(changes.files.iter().any(is_late), "an accepted file is missing");
     other.add_files(&[(file("/other"), FileStatus::New)], "producer p", false, 1).await.unwrap();
 }

@@ -122,8 +122,8 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     // Read other controllers' changes first: one of them may have changed the file already.
     let mut follower = app.follower.lock().await;
     let caught_up = follow::catch_up(app, &mut follower).await;
-    let (news, is_own) = app.with(|state| status_of(state, caller, &file, 0));
-    if news? == FileStatus::Unchanged {
+    let (status, is_own) = app.with(|state| status_of(state, caller, &file, 0));
+    if status? == FileStatus::Unchanged {
         return Ok(StatusCode::OK);
     }
     if !is_own {
@@ -134,7 +134,7 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     if let Some(name) = written.left_out.first() {
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, unreadable_text(name)));
     }
-    Ok(if written.news == [FileStatus::New] { StatusCode::CREATED } else { StatusCode::OK })
+    Ok(if written.statuses == [FileStatus::New] { StatusCode::CREATED } else { StatusCode::OK })
 }
 
 /// What a file would change, and whether the caller may make this change: a manifest is added by
@@ -167,7 +167,7 @@ fn unreadable_text(name: &Name) -> String {
 /// The result of writing files.
 struct Written {
     /// What each file changes.
-    news: Vec<FileStatus>,
+    statuses: Vec<FileStatus>,
     /// Files of others whose rows exist and cannot be read.
     left_out: BTreeSet<Name>,
 }
@@ -179,17 +179,18 @@ async fn write_files(
     caller: &Caller,
 ) -> Result<Written, ErrorResponse> {
     let (who, may_replace) = (caller.audit_name(), caller.role == Role::Operator);
-    let news: Vec<FileStatus> = app.with(|state| {
-        let news = files.iter().map(|file| state.controller.file_status(file, 0));
-        news.collect::<Result<_, ControlError>>()
+    let statuses: Vec<FileStatus> = app.with(|state| {
+        let statuses = files.iter().map(|file| state.controller.file_status(file, 0));
+        statuses.collect::<Result<_, ControlError>>()
     })?;
-    let with_news: Vec<(File, FileStatus)> = files.into_iter().zip(news.iter().copied()).collect();
+    let with_status: Vec<(File, FileStatus)> =
+        files.into_iter().zip(statuses.iter().copied()).collect();
     let at_ms = app.wall_clock.now_ms();
-    let added = app.database.add_files(&with_news, &who, may_replace, at_ms).await;
+    let added = app.database.add_files(&with_status, &who, may_replace, at_ms).await;
     app.note_write(&added);
     let left_out = added?;
     app.with(|state| {
-        for (file, _) in with_news {
+        for (file, _) in with_status {
             let name = file.name.clone();
             if left_out.contains(&name) {
                 continue;
@@ -202,7 +203,7 @@ async fn write_files(
             }
         }
     });
-    Ok(Written { news, left_out })
+    Ok(Written { statuses, left_out })
 }
 
 /// A file of a list that is refused.
@@ -275,12 +276,12 @@ async fn add_all(
             }
             continue;
         }
-        let (news, is_own) = app.with(|state| status_of(state, caller, &file, added));
-        match news {
+        let (status, is_own) = app.with(|state| status_of(state, caller, &file, added));
+        match status {
             Ok(FileStatus::Unchanged) => {}
             Ok(_) if !is_own => refused.push(FileRefused { error: not_owner_text(&name), name }),
-            Ok(news) => {
-                added += usize::from(news == FileStatus::New);
+            Ok(status) => {
+                added += usize::from(status == FileStatus::New);
                 new.insert(name, file);
             }
             Err(error) => refused.push(FileRefused { name, error: error.to_string() }),

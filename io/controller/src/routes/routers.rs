@@ -39,9 +39,9 @@ pub(super) async fn report(
     Body(mut report): Body<RouterReport>,
 ) -> Result<Json<Registered>, ErrorResponse> {
     let now = app.clock.now();
-    let told = report.prefixes.len();
+    let reported = report.prefixes.len();
     report.prefixes.retain(|prefix| caller.may_register(prefix));
-    let foreign = (told - report.prefixes.len()) as u64;
+    let foreign = (reported - report.prefixes.len()) as u64;
     let seen_ms = app.wall_clock.now_ms();
     let body = serde_json::to_string(&report).unwrap_or_default();
     let registered = app.with(|state| {
@@ -138,19 +138,19 @@ pub(super) async fn configuration(
 ) -> Result<Response, ErrorResponse> {
     let Query(ConfigurationQuery { after, wait }) = query.map_err(ErrorResponse::from)?;
     let unknown = || ErrorResponse::from(ControlError::UnknownRouter(router.clone()));
-    let mut news = app.with(|state| state.subscribe(&router)).ok_or_else(unknown)?;
+    let mut generations = app.with(|state| state.subscribe(&router)).ok_or_else(unknown)?;
     let mut stopping = app.stopping.clone();
     let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));
     tokio::pin!(end);
     loop {
-        if *news.borrow_and_update() > after {
+        if *generations.borrow_and_update() > after {
             let found = app.with(|state| state.controller.configuration(&router));
             if let Some(configuration) = found.filter(|found| found.generation > after) {
                 return Ok(Json(configuration).into_response());
             }
         }
         tokio::select! {
-            changed = news.changed() => changed.map_err(|_| unknown())?,
+            changed = generations.changed() => changed.map_err(|_| unknown())?,
             () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),
             _ = stopping.wait_for(|stops| *stops) => {
                 return Ok(StatusCode::NO_CONTENT.into_response());
