@@ -102,9 +102,9 @@ fn flip_bits(path: &Path, from: u64, flips: usize, rng: &mut Rng) {
     for _ in 0..flips {
         let at = from + rng.next_u64() % (len - from);
         let mut octet = [0];
-        file.read_exact_at(&mut octet, at).expect("an octet");
+        file.read_exact_at(&mut octet, at).expect("a byte");
         octet[0] ^= 1 << (rng.next_u64() % 8);
-        file.write_all_at(&octet, at).expect("an octet");
+        file.write_all_at(&octet, at).expect("a byte");
     }
 }
 

@@ -18,7 +18,6 @@ use weir_tests::{Host, Process, Router, TEST_TIMEOUT, weir_binary};
 /// The environment of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Environment {
-    /// No router.
     NoRouter,
     /// A router, producers, and keys.
     Router,

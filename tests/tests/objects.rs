@@ -20,7 +20,7 @@ const SIZE: usize = 100_003;
 /// Signature types: the name in `weir key` and the clients, and the number.
 const SIGNATURES: [(&str, u64); 4] = [("rsa", 1), ("ecdsa", 3), ("hmac", 4), ("ed25519", 5)];
 
-/// The PKCS#8 header before an HMAC secret of 32 octets, see `weir key`.
+/// The PKCS#8 header before an HMAC secret of 32 bytes, see `weir key`.
 const HMAC_PKCS8_PREFIX: &[u8] = &[
     0x30, 0x33, 0x02, 0x01, 0x00, 0x30, 0x0c, 0x06, 0x08, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02,
     0x09, 0x05, 0x00, 0x04, 0x20,

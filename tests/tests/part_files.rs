@@ -80,7 +80,6 @@ impl Fixture {
         true
     }
 
-    /// Restarts the producer.
     fn restart_producer(&mut self) {
         self.producer.signal(Signal::SIGTERM);
         while self.producer.is_running() {

@@ -50,7 +50,7 @@ fn files_of_all_sizes_come_back_identical() {
         assert!(versioned.starts_with(&name), "{versioned}");
         let target = format!("target{index}");
         get(&router, &name, &target);
-        assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{size} octets");
+        assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{size} bytes");
     }
 }
 

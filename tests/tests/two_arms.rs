@@ -17,7 +17,6 @@ fn options() -> RealOptions {
     RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() }
 }
 
-/// The results of one arm.
 struct ArmResult {
     events: Vec<Event>,
 }

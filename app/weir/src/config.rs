@@ -217,7 +217,7 @@ impl FileConfig {
         }
         let plural = if threads == 1 { "" } else { "s" };
         Err(format!(
-            "[router] `memory_max` is {given}, too small for {threads} packet thread{plural}; set \
+            "[router] `memory_max` is {given}, too small for {threads} worker thread{plural}; set \
              it to at least \"{least}\""
         ))
     }

@@ -83,7 +83,7 @@ fn rows() -> Vec<Row> {
     reads.into_iter().chain(gathered).chain(single).collect()
 }
 
-/// Drives the engine like a packet thread.
+/// Drives the engine like a worker thread.
 struct Driver {
     ports: DiskPorts,
     geometry: DiskGeometry,
@@ -309,7 +309,7 @@ fn print_heading(options: &Options, monitor: &DiskMonitor, driver: &Driver) {
         println!("fio is NOT installed: the engine's figures alone, nothing is compared");
     }
     println!(
-        "{} ({}), {} MiB; a Data of {} octets (8192 of content) takes {} octets on disk; load {}",
+        "{} ({}), {} MiB; a Data of {} bytes (8192 of content) takes {} bytes on disk; load {}",
         options.path.display(),
         monitor.kind(0),
         options.mib,

@@ -316,7 +316,7 @@ impl Bench {
 fn main() {
     let args = Args::parse();
     let mut bench = Bench::new(&args);
-    eprintln!("filling the store with {} Data of {} octets", args.entries, args.payload);
+    eprintln!("filling the store with {} Data of {} bytes", args.entries, args.payload);
     bench.fill(&args);
     let stored = bench.router.stats().store.entries;
     assert_eq!(stored, args.entries, "the store holds all of them");

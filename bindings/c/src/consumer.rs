@@ -27,7 +27,6 @@ const ANSWERS_MAX: usize = 1024;
 
 const NS_PER_MS: u64 = 1_000_000;
 
-/// A read of one object.
 pub(crate) struct ObjectRead {
     reader: Mutex<ReadState>,
     trust: SharedTrust,

@@ -57,7 +57,7 @@ impl Answer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<weir.Answer {} of {} octets, not verified>", self.name, self.content.len())
+        format!("<weir.Answer {} of {} bytes, not verified>", self.name, self.content.len())
     }
 }
 

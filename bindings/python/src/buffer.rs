@@ -20,7 +20,7 @@ use crate::{errors, memory};
 pub(crate) fn octets_of(py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<Packet> {
     let fits = |len: usize| match u32::try_from(len) {
         Ok(0..0xFFFF_0000) => Ok(()),
-        _ => Err(errors::raise("TooLong", "octets in memory are below 4 GiB; put a file instead")),
+        _ => Err(errors::raise("TooLong", "bytes in memory are below 4 GiB; put a file instead")),
     };
     if let Ok(bytes) = data.cast::<PyBytes>() {
         let octets = bytes.as_bytes();
@@ -102,7 +102,7 @@ impl Buffer {
     }
 
     fn __repr__(&self) -> String {
-        format!("<weir.Buffer of {} octets>", self.range.len())
+        format!("<weir.Buffer of {} bytes>", self.range.len())
     }
 
     /// Equal to bytes-like objects with the same content.
@@ -128,7 +128,7 @@ impl Buffer {
             let index: isize = index.extract()?;
             let from_end = if index < 0 { octets.len() as isize } else { 0 };
             let found = usize::try_from(index + from_end).ok().and_then(|at| octets.get(at));
-            let octet = found.ok_or_else(|| PyIndexError::new_err("beyond the octets"))?;
+            let octet = found.ok_or_else(|| PyIndexError::new_err("beyond the bytes"))?;
             return Ok(octet.into_pyobject(py)?.into_any());
         };
         let indices = slice.indices(octets.len() as isize)?;

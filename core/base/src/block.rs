@@ -38,7 +38,7 @@ impl Header {
     /// A block with 1 holder and zeroed payload.
     pub(crate) fn allocate(capacity: u32, pool: Option<NonNull<PoolShared>>) -> NonNull<Self> {
         let layout = Self::layout(capacity);
-        // SAFETY: the layout has at least the octets of the header.
+        // SAFETY: the layout has at least the bytes of the header.
         let memory = unsafe { alloc_zeroed(layout) };
         // SAFETY: `memory` is null or was allocated with this layout.
         unsafe { Self::initialise(memory, layout, capacity, pool) }

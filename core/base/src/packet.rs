@@ -25,7 +25,7 @@ impl BlockSlice {
         if self.offset == 0 {
             return None;
         }
-        // SAFETY: `data` points `offset` octets into a block, into which the result stays.
+        // SAFETY: `data` points `offset` bytes into a block, into which the result stays.
         Some(unsafe { self.data.sub(self.offset as usize).cast() })
     }
 
@@ -66,7 +66,7 @@ impl Drop for BlockSlice {
 /// to its [`Pool`](crate::Pool), on any thread.
 pub struct Packet(BlockSlice);
 
-// SAFETY: the octets do not change while they are shared, the count is atomic, and a block may be
+// SAFETY: the bytes do not change while they are shared, the count is atomic, and a block may be
 // given back on any thread.
 unsafe impl Send for Packet {}
 // SAFETY: as for `Send`; `&Packet` allows only reads and clones.
@@ -191,7 +191,7 @@ impl Deref for Packet {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the octets are initialised, and stay alive and unchanged as long as the packet is
+        // SAFETY: the bytes are initialised, and stay alive and unchanged as long as the packet is
         // borrowed.
         unsafe { core::slice::from_raw_parts(self.0.data.as_ptr(), self.0.len as usize) }
     }
@@ -225,7 +225,7 @@ impl From<&[u8]> for Packet {
         }
         let capacity = checked_len(bytes.len());
         let layout = Header::layout(capacity);
-        // SAFETY: the layout has at least the octets of the header.
+        // SAFETY: the layout has at least the bytes of the header.
         let memory = unsafe { alloc(layout) };
         // SAFETY: null or allocated with this layout; then the payload is filled whole, before
         // anyone can read it.
@@ -246,7 +246,7 @@ impl From<Vec<u8>> for Packet {
 
 impl fmt::Debug for Packet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Packet({} octets: ", self.len())?;
+        write!(f, "Packet({} bytes: ", self.len())?;
         for octet in self.iter().take(32) {
             write!(f, "{octet:02x}")?;
         }
@@ -265,7 +265,7 @@ fn checked_len(len: usize) -> u32 {
 /// which is initialised.
 pub struct PacketMut(BlockSlice);
 
-// SAFETY: the octets belong to the owner alone, the count is atomic, and a block may be given back
+// SAFETY: the bytes belong to the owner alone, the count is atomic, and a block may be given back
 // on any thread.
 unsafe impl Send for PacketMut {}
 // SAFETY: `&PacketMut` allows only reads.
@@ -337,7 +337,7 @@ impl DerefMut for PacketMut {
 
 impl fmt::Debug for PacketMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PacketMut({} octets)", self.capacity())
+        write!(f, "PacketMut({} bytes)", self.capacity())
     }
 }
 

@@ -126,7 +126,7 @@ mod avx512 {
         let mut digests = [[0; 32]; SHA256_LANES];
         for (at, word) in state.into_iter().enumerate() {
             let mut lanes = [0u32; SHA256_LANES];
-            // SAFETY: the array has the 64 octets that are stored, at any alignment.
+            // SAFETY: the array has the 64 bytes that are stored, at any alignment.
             unsafe { _mm512_storeu_si512(lanes.as_mut_ptr().cast(), word) };
             for (digest, lane) in digests.iter_mut().zip(lanes) {
                 digest[4 * at..4 * at + 4].copy_from_slice(&lane.to_be_bytes());
@@ -141,7 +141,7 @@ mod avx512 {
     fn words(blocks: [&[u8; BLOCK]; SHA256_LANES]) -> [__m512i; 16] {
         let mut rows = [_mm512_setzero_si512(); 16];
         for (row, block) in rows.iter_mut().zip(blocks) {
-            // SAFETY: the block has the 64 octets that are loaded, at any alignment.
+            // SAFETY: the block has the 64 bytes that are loaded, at any alignment.
             *row = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
         }
         // Within each quarter of a row: the words of four rows next to each other.
@@ -248,7 +248,7 @@ mod tests {
     fn assert_digests(messages: &[Vec<u8>; SHA256_LANES]) {
         let Some(digests) = sha256_lanes(&messages.each_ref().map(Vec::as_slice)) else { return };
         for (message, digest) in messages.iter().zip(digests) {
-            assert_eq!(digest, *Sha256::digest(message), "{} octets", message.len());
+            assert_eq!(digest, *Sha256::digest(message), "{} bytes", message.len());
         }
     }
 

@@ -289,6 +289,6 @@ fn measure_configurations(controller: &Controller, routers: usize, teller: &mut 
     }
     teller.times("configuration", configurations);
     teller.line(&format!(
-        "the longest configuration: {bytes} octets of JSON, the most rules: {rules}"
+        "the longest configuration: {bytes} bytes of JSON, the most rules: {rules}"
     ));
 }

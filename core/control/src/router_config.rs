@@ -16,7 +16,6 @@ const STRATEGY: &str = "multipath";
 const STRATEGY_VERSION: u64 = 1;
 
 impl Configuration {
-    /// The rules of the store.
     pub fn store_rules(&self) -> store::Rules {
         let rule = |rule: &StoreRule| store::Rule {
             prefix: rule.object.clone(),

@@ -15,19 +15,36 @@ const PREFIXES: usize = 2;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A link gets this round-trip time, or is removed.
-    Link { a: usize, b: usize, ms: Option<u64> },
+    Link {
+        a: usize,
+        b: usize,
+        ms: Option<u64>,
+    },
     /// A prefix is registered at a router, or removed.
-    Produce { router: usize, prefix: usize, is: bool },
-    /// A router reports.
-    Report { router: usize },
+    Produce {
+        router: usize,
+        prefix: usize,
+        is: bool,
+    },
+    Report {
+        router: usize,
+    },
     /// A router fetches its configuration and begins to apply it.
-    Fetch { router: usize },
+    Fetch {
+        router: usize,
+    },
     /// A router has applied it.
-    Apply { router: usize },
+    Apply {
+        router: usize,
+    },
     /// A router restarts without routes.
-    Crash { router: usize },
+    Crash {
+        router: usize,
+    },
     /// Time passes. Routers that have not reported for too long are lost.
-    Wait { ms: u64 },
+    Wait {
+        ms: u64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {

@@ -54,7 +54,6 @@ impl PitTokens {
     }
 }
 
-/// The attributes of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceAttributes {
     pub scope: FaceScope,

@@ -21,7 +21,6 @@ pub enum DropReason {
     HopLimit,
     /// The nonce was seen before: the Interest loops.
     Loop,
-    /// The PIT is full.
     PitFull,
     /// The retransmission came too soon after the previous Interest.
     Suppressed,

@@ -23,7 +23,6 @@ pub enum Sender {
     Operator,
 }
 
-/// One input of the manager.
 #[derive(Clone, Debug)]
 pub enum ManagerInput {
     /// An Interest that the router sent to the internal face.
@@ -37,11 +36,7 @@ pub enum ManagerInput {
     },
     /// Answers [`Action::CreateFace`]. The [`ManagerInput::FaceEvent`] of the new face may come
     /// before or after it.
-    FaceCreated {
-        txn: u64,
-        /// The face, or the error.
-        result: Result<FaceInfo, FaceError>,
-    },
+    FaceCreated { txn: u64, result: Result<FaceInfo, FaceError> },
     /// Answers [`Action::UpdateFace`].
     FaceUpdated {
         txn: u64,
@@ -93,7 +88,6 @@ pub enum Snapshot {
     General(GeneralStatus),
 }
 
-/// The kind of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotKind {
     /// [`Snapshot::Faces`].

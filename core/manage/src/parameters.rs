@@ -37,7 +37,6 @@ record! {
     flags: Option<u64> = FLAGS "Flags";
     /// Which of the flag bits to change.
     mask: Option<u64> = MASK "Mask";
-    /// Strategy name.
     strategy: Option<Name> = STRATEGY "Strategy";
     /// Time until a route expires, in milliseconds.
     expiration_period_ms: Option<u64> = EXPIRATION_PERIOD "ExpirationPeriod";

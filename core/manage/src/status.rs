@@ -138,7 +138,6 @@ codec! {
 record! {
     /// The faces that faces/query requests: those that match every given field.
     FaceQueryFilter: FACE_QUERY_FILTER, ignores is_face_element;
-    /// The face.
     face_id: Option<FaceId> = FACE_ID "FaceId";
     /// Scheme of the remote or the local FaceUri.
     uri_scheme: Option<String> = URI_SCHEME "UriScheme";
@@ -221,7 +220,6 @@ record! {
     RibEntry: DATASET_ITEM;
     /// The prefix.
     name: Name = NAME "Name";
-    /// Its routes.
     routes: Vec<RouteStatus> = DATASET_RECORD "Route";
 }
 
@@ -235,7 +233,6 @@ record! {
 }
 
 record! {
-    /// The item of cs/info.
     CsInfo: DATASET_ITEM;
     /// Capacity in packets, see [`STORE_PACKET_BYTES`](crate::STORE_PACKET_BYTES).
     capacity: u64 = CAPACITY "Capacity";

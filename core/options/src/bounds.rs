@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use weir_base::text_or_number;
 use weir_base::units::{Size, Time, UnitError};
 
-/// Minimum memory of index and filter for each packet thread, in bytes.
+/// Minimum memory of index and filter for each worker thread, in bytes.
 pub const INDEX_BYTES_MIN: u64 = 1 << 20;
 
 /// Minimum memory for Data that waits to be written: the largest Data, in bytes.
@@ -128,7 +128,7 @@ size_or_auto!(
     /// Memory for an index in bytes, or `"auto"`.
     memory,
     INDEX_BYTES_MIN,
-    "a valid size of index memory; choose at least \"1MiB\" for each packet thread, or \"auto\""
+    "a valid size of index memory; choose at least \"1MiB\" for each worker thread, or \"auto\""
 );
 size_or_auto!(
     /// Memory for Data that waits to be written in bytes, or `"auto"`.

@@ -79,7 +79,6 @@ pub enum CertificateError {
     ContentType(u64),
     #[error("the certificate has no validity period")]
     NoValidity,
-    /// It has no public key.
     #[error("the certificate has no public key")]
     NoPublicKey,
 }

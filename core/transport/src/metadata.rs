@@ -8,13 +8,13 @@
 //! |---|---|---|
 //! | 7 | `Name` | of the version, ending in a Version component |
 //! | 26 | `FinalBlockId` | Segment component of the last segment |
-//! | 0xF500 | `SegmentSize` | NNI, octets of Content in each segment but the last |
-//! | 0xF502 | `Size` | NNI, octets |
+//! | 0xF500 | `SegmentSize` | NNI, bytes of Content in each segment but the last |
+//! | 0xF502 | `Size` | NNI, bytes |
 //! | 0xF504 | `Mode` | NNI, as `stat` has it; of a directory, the name denotes a listing |
 //! | 0xF50C | `Mtime` | NNI, nanoseconds since the Unix epoch |
 //! | 0xF520 | `DigestsPerPart` | NNI; there is a digest manifest: digests in one of its parts |
 //! | 0xF526 | `ManifestLevels` | NNI, levels of the manifest; 1 where it is not stated |
-//! | 0xF524 | `ContentDigest` | 32 octets, the [`ContentDigest`] of the object |
+//! | 0xF524 | `ContentDigest` | 32 bytes, the [`ContentDigest`] of the object |
 //! | 0xF528 | `NextSegment` | NNI; the object grows: number of the segment that is made next |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
 

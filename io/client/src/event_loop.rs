@@ -130,7 +130,6 @@ struct EndpointSlot<'a> {
     last_packet: u64,
     /// Its entry in `by_wakeup`.
     next_wakeup: Option<Instant>,
-    /// It is in `ready`.
     is_ready: bool,
 }
 

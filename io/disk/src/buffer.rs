@@ -29,7 +29,7 @@ impl Buffer {
     pub(crate) fn new(capacity: usize, index: Option<u16>) -> Self {
         let capacity = capacity.max(1).next_multiple_of(ALIGNMENT);
         let layout = Self::layout(capacity);
-        // SAFETY: the layout has at least one octet.
+        // SAFETY: the layout has at least one byte.
         let Some(memory) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
         };

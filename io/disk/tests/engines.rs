@@ -140,7 +140,7 @@ impl Model {
                 DiskOutcome::Written => assert!(is_write),
                 DiskOutcome::Record { packet, .. } => {
                     let (seed, len) = self.slots[slot].unwrap();
-                    assert!(packet == data(len, seed), "wrong octets in slot {slot}");
+                    assert!(packet == data(len, seed), "wrong bytes in slot {slot}");
                 }
                 other => panic!("slot {slot}: {other:?}"),
             }

@@ -189,21 +189,21 @@ fn main() {
             UnixListener::bind(&directory.join("nfd.sock"), UnixAccess::default()).expect("listen");
         let near = connect(&FaceUri::Unix(listener.path().into()));
         let far = listener.accept().expect("accept").expect("a connection");
-        stream_speed(&format!("Unix, {len} octets"), near, far, len);
+        stream_speed(&format!("Unix, {len} bytes"), near, far, len);
     }
     std::fs::remove_dir(&directory).expect("remove the directory");
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("listen");
     let near = connect(&FaceUri::Tcp(listener.local_addr()));
     let far = listener.accept().expect("accept").expect("a connection");
-    stream_speed("TCP, 8000 octets", near, far, 8000);
+    stream_speed("TCP, 8000 bytes", near, far, 8000);
 
     let offload = UdpOptions::default();
     let batch = UdpOptions { offload: false, ..offload.clone() };
     let plain = UdpOptions { batch: false, ..batch.clone() };
     for len in [8000, 1400, 100] {
-        udp_speed(&format!("UDP, {len} octets, GSO"), &offload, len);
-        udp_speed(&format!("UDP, {len} octets, mmsg"), &batch, len);
-        udp_speed(&format!("UDP, {len} octets, single"), &plain, len);
+        udp_speed(&format!("UDP, {len} bytes, GSO"), &offload, len);
+        udp_speed(&format!("UDP, {len} bytes, mmsg"), &batch, len);
+        udp_speed(&format!("UDP, {len} bytes, single"), &plain, len);
     }
 }

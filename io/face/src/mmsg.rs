@@ -28,7 +28,6 @@ pub(crate) struct ReceiveTarget<'a> {
     pub(crate) rest: &'a mut [u8],
 }
 
-/// A received message.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct ReceivedMessage {
     pub(crate) peer: Option<SocketAddr>,

@@ -17,7 +17,7 @@ static OPEN_CLOSES: AtomicUsize = AtomicUsize::new(0);
 
 /// A file from an untrusted peer. Even closing it may block: a file of a user's own file system
 /// waits for the server of that file system, and a TCP connection with SO_LINGER waits for its
-/// other end. A separate thread closes all of them, never a packet thread.
+/// other end. A separate thread closes all of them, never a worker thread.
 #[derive(Debug)]
 pub(crate) struct UntrustedFile(Option<OwnedFd>);
 

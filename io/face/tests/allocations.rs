@@ -37,7 +37,7 @@ fn stream_allocates_nothing() {
         };
         exchange(200);
         let info = allocation_counter::measure(|| exchange(200));
-        assert_eq!(info.count_total, 0, "with packets of {len} octets");
+        assert_eq!(info.count_total, 0, "with packets of {len} bytes");
     }
 }
 
@@ -63,6 +63,6 @@ fn udp_port_allocates_nothing() {
         };
         exchange(200);
         let info = allocation_counter::measure(|| exchange(200));
-        assert_eq!(info.count_total, 0, "with packets of {len} octets");
+        assert_eq!(info.count_total, 0, "with packets of {len} bytes");
     }
 }

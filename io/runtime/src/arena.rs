@@ -2,10 +2,10 @@
 //!
 //! The first write to a page faults: the kernel finds a page and clears it. For a Data of 8000
 //! bytes this costs more than all other work of the router. A preparer thread therefore touches
-//! spans ahead of the packet threads. It runs with SCHED_IDLE, so it never takes a processor from
+//! spans ahead of the worker threads. It runs with SCHED_IDLE, so it never takes a processor from
 //! packets.
 //!
-//! 1. A packet thread that needs a span takes a prepared one, else a returned one, else an
+//! 1. A worker thread that needs a span takes a prepared one, else a returned one, else an
 //!    untouched one, in which case it takes the page faults itself.
 //! 2. The preparer hands spans over through a lock-free ring. A lock would be wrong here: the idle
 //!    thread could hold it for as long as other threads are busy.
@@ -49,12 +49,12 @@ const RETRY: Duration = Duration::from_secs(2);
 /// Spans that are kept above the capacity after it was lowered: those that are being filled.
 const SPANS_OVER_CAPACITY: u64 = 16;
 
-/// The memory of all packet threads' stores.
+/// The memory of all worker threads' stores.
 #[derive(Debug)]
 pub(crate) struct Arena {
     span_bytes: usize,
     mapping_bytes: usize,
-    /// Spans that are not in a pool. All packet threads share them.
+    /// Spans that are not in a pool. All worker threads share them.
     free_spans: Mutex<FreeSpans>,
     /// Touched spans that are free, or on their way through the ring.
     ready: AtomicU64,
@@ -372,7 +372,7 @@ fn map_anonymous(bytes: usize) -> io::Result<Mapping> {
 
 /// Makes the kernel allocate the pages of a span, one page at a time. `MADV_POPULATE_WRITE` would
 /// do it in one call, but holds the process's memory-map lock throughout. This thread runs only on
-/// idle processors, so packet threads could wait for that lock for a long time.
+/// idle processors, so worker threads could wait for that lock for a long time.
 fn touch(span: &Span, bytes: usize) {
     for page in (0..bytes).step_by(PAGE_BYTES) {
         // SAFETY: within a span that this thread owns.
@@ -466,7 +466,7 @@ fn set_idle_priority() {
         let error = io::Error::last_os_error();
         tracing::info!(
             %error,
-            "the thread that prepares memory competes with packet threads, because the system \
+            "the thread that prepares memory competes with worker threads, because the system \
              does not allow SCHED_IDLE; memory_ahead = \"0B\" disables the thread"
         );
     }

@@ -20,7 +20,7 @@ use crate::face_quota::FaceLimits;
 /// All settings of [`Runtime::start`](crate::Runtime::start).
 #[derive(Clone, Debug)]
 pub struct RuntimeConfig {
-    /// Number of packet threads, 1 to [`THREADS_MAX`]. Each owns one shard of the tables.
+    /// Number of worker threads, 1 to [`THREADS_MAX`]. Each owns one shard of the tables.
     pub threads: usize,
     /// The content store, for all shards together.
     pub store: StoreConfig,
@@ -67,7 +67,7 @@ pub struct RuntimeConfig {
     /// Strategies by prefix: prefix, and strategy name with or without version.
     pub strategies: Vec<(Name, Name)>,
     pub management: ManagementConfig,
-    /// Minimum interval between moves of faces to less loaded packet threads.
+    /// Minimum interval between moves of faces to less loaded worker threads.
     pub rebalance_interval: Duration,
     /// Address of `/metrics`; `None` disables it. The metrics include the addresses of all peers,
     /// so use loopback or a trusted network.
@@ -101,7 +101,7 @@ pub struct DisksConfig {
     pub stop_timeout: Duration,
 }
 
-/// Maximum number of packet threads.
+/// Maximum number of worker threads.
 pub const THREADS_MAX: usize = 64;
 
 /// An address where the router listens.
@@ -180,7 +180,7 @@ impl Default for FaceDefaults {
 }
 
 /// Which PIT tokens Interests carry. Over UDP, a secret token proves that Data comes from the peer
-/// that received the Interest. With several packet threads, the token also names the shard.
+/// that received the Interest. With several worker threads, the token also names the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PitTokenChoice {
     /// None: Data from a forged UDP source address is accepted.

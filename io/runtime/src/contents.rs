@@ -14,7 +14,7 @@ use crate::mailbox::{ControlSender, MissReceiver};
 use crate::message::ToControl;
 
 /// Queries what the store holds and sets rules for what it keeps. Cheap to clone. Each call returns
-/// within the given time, and never blocks a packet thread.
+/// within the given time, and never blocks a worker thread.
 #[derive(Clone)]
 pub struct Contents {
     control: ControlSender,
@@ -27,7 +27,7 @@ impl Contents {
         Self { control, misses: missed, threads }
     }
 
-    /// Number of packet threads. Each has an equal share of the store, and holds those segments of
+    /// Number of worker threads. Each has an equal share of the store, and holds those segments of
     /// an object that belong to its shard.
     pub fn threads(&self) -> usize {
         self.threads
@@ -43,7 +43,7 @@ impl Contents {
         self.request(ContentsRequest::Track(config), within).map(drop)
     }
 
-    /// Lists holdings of objects below a prefix, from a cursor on. Each packet thread visits at
+    /// Lists holdings of objects below a prefix, from a cursor on. Each worker thread visits at
     /// most `visits_max` objects.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Contents {
     }
 
     /// Returns changes since the previous call, for at most `blocks_max` ranges of 64 segments in
-    /// each tier of each packet thread. Several callers would split the changes among themselves,
+    /// each tier of each worker thread. Several callers would split the changes among themselves,
     /// so there must be only one.
     pub fn take_changes(
         &self,
@@ -88,7 +88,7 @@ impl Contents {
         self.request(ContentsRequest::StopChanges, within).map(drop)
     }
 
-    /// Replaces the rules with those of a newer plan, in all packet threads or in none. Each thread
+    /// Replaces the rules with those of a newer plan, in all worker threads or in none. Each thread
     /// gets its share of what a rule keeps: the segments of its shard, as far as its share of the
     /// store has capacity.
     ///
@@ -132,7 +132,7 @@ impl Contents {
         question: ContentsRequest,
         within: Duration,
     ) -> Result<ContentsReply, ContentsError> {
-        /// Time that the control thread itself may take after the packet threads' deadline.
+        /// Time that the control thread itself may take after the worker threads' deadline.
         const GRACE: Duration = Duration::from_millis(100);
         let (answer, answered) = crossbeam_channel::bounded(1);
         let until = Instant::now() + within;

@@ -44,7 +44,7 @@ pub enum ContentsError {
     /// Too many requests wait for replies.
     #[error("too many requests about the store are pending")]
     Busy,
-    /// Not all packet threads answered in time.
+    /// Not all worker threads answered in time.
     #[error("the router did not answer in time")]
     TimedOut,
     #[error("the router is stopping")]

@@ -1,4 +1,4 @@
-//! How a packet crosses from one packet thread (shard) to another.
+//! How a packet crosses from one worker thread (shard) to another.
 //!
 //! Each name belongs to one shard, and each face to one thread. A packet that arrives at a face of
 //! thread A, with a name of shard B, must cross to B; what B sends to a face of A crosses back.
@@ -46,14 +46,13 @@ use weir_wire::{HopSignal, LpHeader, PitToken};
 
 use self::doorbell::{Doorbell, published};
 
-/// Bytes of one ring.
 const RING_BYTES: usize = 256 << 10;
 /// Slots of the ring for messages that cross by reference.
 const RING_SLOTS: usize = 4096;
 /// The largest packet that is copied.
 const COPY_BYTES_MAX: usize = 1024;
 
-/// A message from one packet thread to another.
+/// A message from one worker thread to another.
 #[derive(Debug)]
 pub(crate) enum RingMessage {
     /// A packet for the receiving thread's shard.
@@ -380,7 +379,7 @@ impl Record {
     fn decode(head: &[u8; Self::HEAD_BYTES]) -> Self {
         let [kind, token_len, l0, l1, m0, m1, m2, m3, ids @ ..] = head;
         let (face, incoming_face) = ids.split_at(8);
-        let id = |octets: &[u8]| u64::from_ne_bytes(octets.try_into().expect("8 octets"));
+        let id = |octets: &[u8]| u64::from_ne_bytes(octets.try_into().expect("8 bytes"));
         Self {
             kind: *kind,
             token_len: *token_len,

@@ -1,4 +1,4 @@
-//! A face, as the packet thread that owns it sees it.
+//! A face, as the worker thread that owns it sees it.
 
 use std::hash::Hasher;
 use std::mem;

@@ -10,7 +10,7 @@
 //! 1. [`FaceQuota::claim`] checks the host's quota, then the network's, then the limit of the kind.
 //!    If none is exhausted, it returns a new identifier.
 //! 2. Otherwise the [`Refusal`] names the smallest group that is full: a host, a network, or all
-//!    peers. The packet thread evicts from that group only. A host that opens faces without end
+//!    peers. The worker thread evicts from that group only. A host that opens faces without end
 //!    therefore evicts only its own faces.
 //! 3. Only faces that are on-demand and have been idle for 1 s may be evicted. Among them, the
 //!    thread chooses the one that has received the fewest packets, and of equals the one heard
@@ -21,7 +21,7 @@
 //!    threads are asked to evict one each, so that the peer's next datagram finds a free slot.
 //!
 //! TCP connections are claimed by the control thread. A refused connection is closed, and one
-//! packet thread, round robin, is asked to evict a connection for the next one.
+//! worker thread, round robin, is asked to evict a connection for the next one.
 //!
 //! Example: `per_host_max` = 2, and host 192.0.2.1 has two UDP faces. Its third port sends a
 //! datagram. If one of the two faces has been idle for 1 s, it is evicted. If both are busy, the

@@ -57,7 +57,6 @@ impl Handle {
         &self.listening
     }
 
-    /// Address of `/metrics`.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
     }

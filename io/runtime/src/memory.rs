@@ -1,6 +1,6 @@
 //! Division of the router's memory, except that of its content store.
 
-/// One packet thread's shares of the memory budget. They are upper limits, not reservations: unused
+/// One worker thread's shares of the memory budget. They are upper limits, not reservations: unused
 /// memory stays with the system.
 ///
 /// Another sixteenth may be [shared with applications](shared_memory_bytes_max). The remaining
@@ -21,7 +21,7 @@ pub(crate) struct MemoryShares {
 }
 
 impl MemoryShares {
-    /// The shares of one of `threads` packet threads.
+    /// The shares of one of `threads` worker threads.
     pub(crate) fn of(bytes_max: u64, threads: usize) -> Self {
         let thread_bytes = bytes_max / threads as u64;
         Self {
@@ -39,7 +39,7 @@ pub(crate) fn shared_memory_bytes_max(bytes_max: u64) -> u64 {
     bytes_max / 16
 }
 
-/// Minimum memory for `threads` packet threads, in bytes.
+/// Minimum memory for `threads` worker threads, in bytes.
 pub fn memory_bytes_min(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 16 << 20;
     const THREAD_BYTES: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! Messages between the control thread and the packet threads. Apart from management Interests,
+//! Messages between the control thread and the worker threads. Apart from management Interests,
 //! none is sent for a packet.
 
 use std::net::{IpAddr, SocketAddr};
@@ -67,7 +67,7 @@ pub(crate) fn face_attributes(
     FaceAttributes { tokens, host, ..FaceAttributes::point_to_point(scope) }
 }
 
-/// A face that is added to the packet thread that will own it.
+/// A face that is added to the worker thread that will own it.
 #[derive(Debug)]
 pub(crate) struct NewFace {
     pub(crate) id: FaceId,
@@ -77,7 +77,7 @@ pub(crate) struct NewFace {
     pub(crate) socket: NewSocket,
 }
 
-/// From the control thread, or another packet thread, to a packet thread.
+/// From the control thread, or another worker thread, to a worker thread.
 #[derive(Debug)]
 pub(crate) enum ToWorker {
     AddFace(Box<NewFace>),
@@ -149,7 +149,7 @@ pub(crate) struct FaceWork {
     pub(crate) work: u64,
 }
 
-/// The work per second of all faces of a packet thread.
+/// The work per second of all faces of a worker thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkReport {
     pub(crate) total: u64,
@@ -171,7 +171,7 @@ impl PeerLinks {
     }
 }
 
-/// The state of one packet thread.
+/// The state of one worker thread.
 #[derive(Debug)]
 pub(crate) struct WorkerSnapshot {
     pub(crate) router: RouterStats,
@@ -191,7 +191,7 @@ pub(crate) struct InternalPacket {
     pub(crate) packet: Packet,
 }
 
-/// Why a packet thread closed a face.
+/// Why a worker thread closed a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     PeerClosed,
@@ -248,7 +248,7 @@ pub(crate) enum ToControl {
         reason: CloseReason,
         removed: bool,
     },
-    /// The load of a packet thread.
+    /// The load of a worker thread.
     Work {
         worker: u16,
         report: WorkReport,
@@ -288,7 +288,7 @@ pub(crate) enum ToControl {
     Connected(Box<ConnectOutcome>),
     /// An application in this process connects.
     Local(Box<Socket>),
-    /// A request about the store. Packet threads must answer `within` this time.
+    /// A request about the store. Worker threads must answer `within` this time.
     Contents {
         question: ContentsRequest,
         within: Duration,

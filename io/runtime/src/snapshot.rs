@@ -1,4 +1,4 @@
-//! The state of the whole router at one time, summed over its packet threads.
+//! The state of the whole router at one time, summed over its worker threads.
 
 use std::path::PathBuf;
 
@@ -55,7 +55,7 @@ pub struct FaceSnapshot {
     pub id: FaceId,
     pub uri: String,
     pub local_uri: String,
-    /// Index of the packet thread that owns the face.
+    /// Index of the worker thread that owns the face.
     pub thread: u16,
     /// Whether it has a socket. Only permanent faces can be down.
     pub up: bool,
@@ -70,7 +70,7 @@ pub struct FaceSnapshot {
     pub heard_ns_ago: Option<u64>,
 }
 
-/// Counters of one face, as its packet thread knows them.
+/// Counters of one face, as its worker thread knows them.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerFace {
     pub(crate) id: FaceId,
@@ -86,7 +86,7 @@ pub(crate) struct WorkerFace {
     pub(crate) heard_ns_ago: Option<u64>,
 }
 
-/// Counters of a packet thread that belong to no face.
+/// Counters of a worker thread that belong to no face.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkerCounters {
     /// Packets that the shard sent to a removed face.
@@ -131,7 +131,7 @@ impl FaceSnapshot {
 }
 
 impl Snapshot {
-    /// Adds the counters of a packet thread.
+    /// Adds the counters of a worker thread.
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [
             ("face-displaced", worker.faces_evicted),

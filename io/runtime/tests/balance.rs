@@ -1,4 +1,4 @@
-//! Faces move to less loaded packet threads, without an effect that a peer can notice.
+//! Faces move to less loaded worker threads, without an effect that a peer can notice.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
 //! Contents of the store and rules, for other threads of the process and for management clients,
-//! with one packet thread and with two.
+//! with one worker thread and with two.
 
 use std::os::unix::net::UnixStream;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Wake-ups of a packet thread under loom, which runs every order in which threads may see each
+//! Wake-ups of a worker thread under loom, which runs every order in which threads may see each
 //! other's writes. The tested file is the router's.
 
 mod atomic {

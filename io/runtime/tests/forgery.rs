@@ -105,7 +105,7 @@ fn ndnd_answer(frame: &[u8]) -> Option<Vec<u8>> {
         return None;
     };
     let len = header.pit_token.as_slice().len();
-    assert!([0, 6].contains(&len), "a token of {len} octets ends ndnd");
+    assert!([0, 6].contains(&len), "a token of {len} bytes ends ndnd");
     Some(with_token(header.pit_token, &data(&name_of(&wire), b"ndnd")))
 }
 
@@ -143,7 +143,7 @@ fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> Te
     router
 }
 
-/// Over UDP and TCP, with one packet thread and several.
+/// Over UDP and TCP, with one worker thread and several.
 #[test]
 fn sends_only_tokens_ndnd_accepts() {
     for (threads, scheme) in [1, 2, 5].into_iter().flat_map(|n| [(n, "udp4"), (n, "tcp4")]) {

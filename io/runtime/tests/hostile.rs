@@ -54,7 +54,7 @@ fn stuck_peer_costs_one_bounded_queue() {
     deaf.receive().data();
 }
 
-/// The minimum memory of one packet thread: 2 MiB of egress queues, 1 MiB of reassembly, and 1 MiB
+/// The minimum memory of one worker thread: 2 MiB of egress queues, 1 MiB of reassembly, and 1 MiB
 /// of incomplete packets on connections.
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -378,7 +378,7 @@ fn full_table_evicts_idle_peers() {
     assert!(kept.is_some_and(|face| face.counters.in_interests == 12), "{snapshot:#?}");
 }
 
-/// The faces that fill the table belong to another packet thread than the new peer.
+/// The faces that fill the table belong to another worker thread than the new peer.
 #[test]
 fn threads_evict_for_each_other() {
     const THREADS: usize = 3;

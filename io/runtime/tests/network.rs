@@ -41,7 +41,7 @@ fn unknown_udp_peer_gets_face_and_data() {
 }
 
 /// A peer that sends to two addresses of a host has two faces there. Each answers from the address
-/// that the peer sent to, with one packet thread and with several.
+/// that the peer sent to, with one worker thread and with several.
 #[test]
 fn udp_answers_from_requested_address() {
     for threads in [1, 3] {

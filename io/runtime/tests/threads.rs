@@ -1,4 +1,4 @@
-//! Several packet threads: names belong to shards and faces to threads, without an effect that a
+//! Several worker threads: names belong to shards and faces to threads, without an effect that a
 //! peer can notice.
 
 use weir_io_fixture::router::{

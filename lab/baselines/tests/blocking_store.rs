@@ -79,7 +79,6 @@ fn kind(out: &OutPacket) -> PacketKind {
     }
 }
 
-/// Sent packets as (face, kind).
 fn sent(packets: &[OutPacket]) -> Vec<(FaceId, PacketKind)> {
     packets.iter().map(|packet| (packet.face, kind(packet))).collect()
 }

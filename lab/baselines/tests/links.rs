@@ -141,7 +141,7 @@ fn every_policy_marks_by_the_link_queue() {
         ("nfd", 0.001, 0.1),
     ] {
         let (queue_bytes, dropped, received, marks) = overload(policy, "fifo");
-        assert!((99_000..=100_000).contains(&queue_bytes), "{policy}: {queue_bytes} octets");
+        assert!((99_000..=100_000).contains(&queue_bytes), "{policy}: {queue_bytes} bytes");
         assert_eq!(dropped as usize + received, 1000, "{policy}");
         assert!(dropped > 300, "{policy}: {dropped} dropped");
         let share = marks as f64 / received as f64;
@@ -157,5 +157,5 @@ fn shaping_keeps_data_within_link_rate() {
     let (queue_bytes, dropped, received, marks) =
         overload("step target=100ms", "hr-icp rate_bps=3900000 burst_bytes=10000 held_max=2000");
     assert_eq!((dropped, received, marks), (0, 1000, 0));
-    assert!(queue_bytes < 15_000, "{queue_bytes} octets");
+    assert!(queue_bytes < 15_000, "{queue_bytes} bytes");
 }

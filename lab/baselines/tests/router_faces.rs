@@ -4,7 +4,7 @@ use weir_baselines::links::DISCIPLINES;
 use weir_io_fixture::router::{TestRouter, interest, name, name_of};
 use weir_runtime::{DisciplineConfig, StaticFace};
 
-/// Interests held by the face's discipline leave when the packet thread's timer fires: nothing else
+/// Interests held by the face's discipline leave when the worker thread's timer fires: nothing else
 /// makes it poll the face.
 #[test]
 fn held_interests_leave_by_timer() {

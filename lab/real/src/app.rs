@@ -77,7 +77,7 @@ pub enum AppError {
     #[error("the router rejected the registration of {prefix}: {reason}")]
     Register { prefix: String, reason: String },
     /// It received bytes that no producer made.
-    #[error("wrong octets: {0}")]
+    #[error("wrong bytes: {0}")]
     WrongBytes(String),
     /// The coordinator has exited.
     #[error("the coordinator has exited")]

@@ -255,7 +255,6 @@ fn config_text(of: &ControllerPlan, database: &Path) -> String {
     text
 }
 
-/// The files of the controller.
 struct ControllerFiles<'a> {
     options: &'a RealOptions,
     dir: &'a Path,

@@ -158,7 +158,7 @@ pub enum RealError {
         reason: String,
     },
     /// A consumer received bytes that no producer made.
-    #[error("consumer `{node}` received wrong octets: {what}")]
+    #[error("consumer `{node}` received wrong bytes: {what}")]
     WrongBytes {
         /// Its name in the plan.
         node: String,

@@ -179,7 +179,7 @@ fn tree_caches_serve_hits() {
     assert!(hits("50", "1") > hits("50", "0.6"), "steeper popularity hits more");
     for file in ["report.html", "metrics.csv", "figures/hit-ratio.png", "scenario.toml"] {
         let length = std::fs::metadata(out.path().join(file)).expect(file).len();
-        assert!(length > 100, "{file} has {length} octets");
+        assert!(length > 100, "{file} has {length} bytes");
     }
 }
 

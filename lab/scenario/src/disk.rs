@@ -109,7 +109,7 @@ impl DiskTable {
             None => default.block_bytes,
             Some(bytes @ (512 | 4096)) => bytes as u32,
             Some(bytes) => {
-                return Err(("block", format!("is {bytes} octets; write \"512B\" or \"4KiB\"")));
+                return Err(("block", format!("is {bytes} bytes; write \"512B\" or \"4KiB\"")));
             }
         };
         let bytes = self.bytes.map_or(default.bytes, |size| size.bytes);

@@ -111,7 +111,6 @@ impl ValueNode {
     }
 }
 
-/// Parses a file.
 pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     let source = SourceText { file, text };
     let document = DeTable::parse(text).map_err(|error| {

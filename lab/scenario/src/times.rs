@@ -27,7 +27,6 @@ enum WarmUpWord {
     Time(Time),
 }
 
-/// `"auto"`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Auto {

@@ -172,7 +172,6 @@ pub enum Algorithm {
     Digest,
     /// A shared key.
     Hmac,
-    /// Ed25519.
     Ed25519,
     /// Ed25519, with many signatures of one key verified together.
     #[serde(rename = "ed25519-batch")]

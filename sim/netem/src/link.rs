@@ -10,7 +10,6 @@ use crate::random::{self, Chance};
 pub enum Transit {
     /// It arrives at this time, unless the link goes down before ([`LinkModel::cuts`]).
     Arrives(Instant),
-    /// The link drops it.
     Dropped(LinkDrop),
 }
 
@@ -65,7 +64,6 @@ impl LinkStats {
     }
 }
 
-/// A frame in the queue.
 #[derive(Copy, Clone, Debug)]
 struct QueuedFrame {
     /// When it leaves the queue and its sending starts.

@@ -112,7 +112,7 @@ mod tests {
             let mut hashes: Vec<_> =
                 (0..200_000).map(|number| of_octets(name(number * 7).as_bytes())).collect();
             hashes.sort_unstable();
-            assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]), "{filler} octets before");
+            assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]), "{filler} bytes before");
         }
     }
 
@@ -122,7 +122,7 @@ mod tests {
         for at in 0..base.len() {
             let mut other = base.clone();
             other[at] ^= 1;
-            assert_ne!(of_octets(&base), of_octets(&other), "octet {at}");
+            assert_ne!(of_octets(&base), of_octets(&other), "byte {at}");
         }
         assert_ne!(of_octets(&[0]), of_octets(&[0, 0]));
         let mut forwards = Digest::default();

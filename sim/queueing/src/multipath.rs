@@ -63,7 +63,6 @@ pub enum MultipathError {
         /// Number of the path, from 1.
         path: usize,
     },
-    /// A rate of 0.
     #[error("path {path} has a rate of 0: give bits a second")]
     Rate {
         /// Number of the path, from 1.

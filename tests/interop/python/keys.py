@@ -32,7 +32,7 @@ def read_public_key(path):
 
 
 def read_secret(path):
-    """The octets of an HMAC secret: they may begin as anything, a certificate as well."""
+    """The bytes of an HMAC secret: they may begin as anything, a certificate as well."""
     with open(path, "rb") as file:
         return file.read()
 

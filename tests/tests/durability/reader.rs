@@ -150,7 +150,7 @@ fn text_of(name: &[u8]) -> (String, u64) {
 }
 
 fn u32_at(octets: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(octets[at..at + 4].try_into().expect("four octets"))
+    u32::from_le_bytes(octets[at..at + 4].try_into().expect("four bytes"))
 }
 
 fn crc32c(octets: &[u8]) -> u32 {

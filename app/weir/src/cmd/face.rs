@@ -283,7 +283,6 @@ pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Re
         .with_context(|| format!("there is no face {face}; list the faces with `weir face list`"))
 }
 
-/// The faces as a table.
 pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
     let mut table = Table::new(&[
         ("FACE", Align::Right),

@@ -250,7 +250,6 @@ fn origin_name(origin: u64) -> String {
     route_origin::name(origin).map_or_else(|| origin.to_string(), str::to_owned)
 }
 
-/// The routes as a table.
 pub(crate) fn routes_table(entries: &[RibEntry], faces: &[FaceStatus]) -> String {
     let mut table = Table::new(&[
         ("PREFIX", Align::Left),
@@ -292,7 +291,6 @@ pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
     }
 }
 
-/// A RIB entry as JSON.
 pub(crate) fn rib_json(entry: &RibEntry) -> Value {
     let route = |route: &RouteStatus| {
         json!({

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Always an error, which explains how to configure a disk.
     #[arg(long, hide = true, value_name = "PATH", value_parser = no_disk_flag)]
     disk: Option<PathBuf>,
-    /// Number of packet threads, 1 to 64, or "auto": half the number of processors, at most 8, or 1
+    /// Number of worker threads, 1 to 64, or "auto": half the number of processors, at most 8, or 1
     /// with disks [default: auto]
     #[arg(long, value_name = "N")]
     threads: Option<Threads>,

@@ -155,7 +155,6 @@ pub(crate) fn choices_table(choices: &[StrategyChoice]) -> String {
     table.render("no strategies")
 }
 
-/// A strategy choice as JSON.
 pub(crate) fn choice_json(choice: &StrategyChoice) -> Value {
     json!({ "prefix": choice.name.to_string(), "strategy": choice.strategy.to_string() })
 }

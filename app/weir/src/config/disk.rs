@@ -172,7 +172,7 @@ pub(super) fn to_runtime(
     if let Some(size) = options.index_memory_max {
         ensure!(
             size.bytes >= INDEX_BYTES_MIN * threads as u64,
-            "[disks] `index_memory_max` is {} bytes, too small for {threads} packet threads; set \
+            "[disks] `index_memory_max` is {} bytes, too small for {threads} worker threads; set \
              it to at least \"{threads}MiB\", or \"auto\"",
             size.bytes
         );

@@ -48,7 +48,7 @@ impl Default for RouterSection {
     }
 }
 
-/// The number of packet threads.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {
     /// Half the number of processors, 1 to [`Threads::AUTO_MAX`]. The other processors are for

@@ -136,7 +136,7 @@ fn errors_name_key_line_and_remedy() {
         ("[router]\nthreads = 0\n", &["line 2", "threads", "1 to 64"]),
         ("[router]\nthreads = \"two\"\n", &["line 2", "threads = \"two\"", "1 to 64", "auto"]),
         ("[router]\n\nmemory_max = \"8MiB\"\n", &["line 3", "`memory_max` is 8MiB", "\"16MiB\""]),
-        ("[router]\nthreads = 8\nmemory_max = 9\n", &["line 3", "8 packet threads", "\"32MiB\""]),
+        ("[router]\nthreads = 8\nmemory_max = 9\n", &["line 3", "8 worker threads", "\"32MiB\""]),
         ("[faces]\nstall_timeout = \"0s\"\n", &["line 2", "stall_timeout", "60s"]),
         ("\n[store]\nsize = \"256 parsecs\"\n", &["line 3", "size", "MiB"]),
         ("[store]\npolicy = \"random\"\n", &["line 2", "policy", "s3-fifo"]),

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use weir_security::trust::{Advice, Refusal, TrustBasis, TrustedSigner};
 
-/// A signer as JSON.
 pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
     json!({
         "name": signer.name.as_ref().map(ToString::to_string),

@@ -10,7 +10,7 @@ pub(crate) const SITES: u64 = 16;
 
 #[derive(Parser, Clone)]
 pub(crate) struct Args {
-    /// Numbers of packet threads. Ratios refer to the first.
+    /// Numbers of worker threads. Ratios refer to the first.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
     pub(crate) threads: Vec<usize>,
     /// Where Data come from.
@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Content bytes of each Data.
     #[arg(long, value_delimiter = ',', default_value = "8000,1000")]
     pub(crate) payload: Vec<usize>,
-    /// Number of consumers; by default the largest number of packet threads, at least two.
+    /// Number of consumers; by default the largest number of worker threads, at least two.
     #[arg(long)]
     pub(crate) consumers: Option<usize>,
     /// Number of producers, likewise, at most 16. Except with `forwarded`, they only fill the
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// Number of rounds; medians are reported.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: usize,
-    /// Also measures the same number of routers with one packet thread each.
+    /// Also measures the same number of routers with one worker thread each.
     #[arg(long)]
     pub(crate) apart: bool,
     /// Folder for the disks' files; by default that of temporary files.

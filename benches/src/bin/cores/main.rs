@@ -1,4 +1,4 @@
-//! Measures how a real router scales: Data per second by number of packet threads.
+//! Measures how a real router scales: Data per second by number of worker threads.
 //!
 //! `cargo run --release -p weir-benches --bin cores -- --threads 1,2,4,8` builds the program and
 //! starts a router for each number of threads. Consumers request Data over real sockets. Each has
@@ -10,12 +10,12 @@
 //!
 //! The results are medians over rounds, in which all conditions take turns: Data per second and the
 //! ratio to the first number of threads; the router's processor time for each Data; the load of its
-//! busiest and idlest packet thread; and the mean load of the consumers. If packet threads are not
+//! busiest and idlest worker thread; and the mean load of the consumers. If worker threads are not
 //! busy, something else is the limit. The same run measures two limits. With `--apart`, as many
-//! routers with one packet thread each share the consumers and producers: that is linear scaling on
+//! routers with one worker thread each share the consumers and producers: that is linear scaling on
 //! this machine. In `kernel`, as many pairs of threads only move such bytes through Unix sockets.
 //!
-//! It needs about as many additional idle processors as there are packet threads.
+//! It needs about as many additional idle processors as there are worker threads.
 
 mod args;
 mod host;
@@ -43,7 +43,7 @@ struct Measured {
     data_per_s: f64,
     /// Processor time of all router threads for each Data, in us.
     router_us: f64,
-    /// Fraction of time that packet threads ran: the busiest and the idlest.
+    /// Fraction of time that worker threads ran: the busiest and the idlest.
     busiest: f64,
     idlest: f64,
     /// Mean fraction of time that consumers ran.
@@ -119,7 +119,7 @@ fn report(args: &Args, runs: &[(Condition, usize, Vec<Measured>)]) {
             continue;
         }
         print!(
-            "{mode:15} {faces:4} {payload:5} octets, {threads:2} threads {:6.3} M/s {times:5.2} \
+            "{mode:15} {faces:4} {payload:5} bytes, {threads:2} threads {:6.3} M/s {times:5.2} \
              times",
             rate * 1e-6
         );

@@ -61,7 +61,7 @@ fn freeze_ends_with_the_block() {
 
 #[test]
 fn debug_shows_the_first_octets() {
-    assert_eq!(format!("{:?}", Packet::from(vec![0xab, 1])), "Packet(2 octets: ab01)");
+    assert_eq!(format!("{:?}", Packet::from(vec![0xab, 1])), "Packet(2 bytes: ab01)");
     assert!(format!("{:?}", Packet::from(vec![0; 33])).ends_with("..)"));
 }
 

@@ -36,7 +36,7 @@ unsafe impl SpanSource for CountingSource {
             return None;
         }
         self.taken.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the layout has octets.
+        // SAFETY: the layout has bytes.
         NonNull::new(unsafe { alloc_zeroed(self.layout()) })
     }
 

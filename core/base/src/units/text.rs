@@ -235,7 +235,6 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     parse(text, &BYTES)
 }
 
-/// A probability in `0..=1`: `"1%"` or `"0.01"`.
 pub fn parse_probability(text: &str) -> Result<f64, UnitError> {
     let trimmed = text.trim();
     if trimmed.is_empty() {

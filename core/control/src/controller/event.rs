@@ -31,7 +31,6 @@ pub enum Event {
     /// event a minute for each router and kind of limit.
     LimitExceeded {
         router: String,
-        /// The limit.
         bound: LimitKind,
         /// The number of segments, objects or requests ignored since the last such event.
         count: u64,

@@ -273,7 +273,6 @@ impl Routing {
         }
     }
 
-    /// The routes of a router.
     pub(super) fn routes_of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
         let mut routes = Vec::new();
         for group in self.groups.values() {

@@ -157,7 +157,7 @@ pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: b
     octets[TOKEN_OCTETS..]
         .copy_from_slice(&secret.to_be_bytes()[..LONG_TOKEN_OCTETS - TOKEN_OCTETS]);
     let len = if is_long { LONG_TOKEN_OCTETS } else { TOKEN_OCTETS };
-    PitToken::new(&octets[..len]).expect("twelve octets fit a PIT token")
+    PitToken::new(&octets[..len]).expect("twelve bytes fit a PIT token")
 }
 
 /// The shard that a PIT token names, if the token may be of this router and the shard exists. A

@@ -166,7 +166,6 @@ impl Records {
         }
     }
 
-    /// The in-records.
     #[inline]
     pub(crate) fn downstreams(&self) -> impl Iterator<Item = InRecord> {
         let here = self.has_downstream.then(|| self.inline_downstream());
@@ -174,7 +173,6 @@ impl Records {
         here.into_iter().chain(listed)
     }
 
-    /// The out-records.
     #[inline]
     pub(crate) fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
         let here = self.has_upstream.then(|| self.inline_upstream());

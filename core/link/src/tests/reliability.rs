@@ -59,7 +59,7 @@ fn octets(hex: &str) -> Packet {
     Packet::from((0..hex.len()).step_by(2).map(octet).collect::<Vec<u8>>())
 }
 
-/// The octets are those of NDN-FACTS 2.1, in the order of ndn-cxx.
+/// The bytes are those of NDN-FACTS 2.1, in the order of ndn-cxx.
 #[test]
 fn frames_are_those_of_nfd() {
     let interest = octets("050b 0703 080141 0a04 01020304");
@@ -338,7 +338,7 @@ impl Pair {
     fn flush(&mut self, now: Instant, from: usize) {
         let mtu = self.links[from].config().codec.mtu;
         for frame in sent(&mut self.links[from]) {
-            assert!(frame.len() <= mtu, "{} octets in a frame of {mtu}", frame.len());
+            assert!(frame.len() <= mtu, "{} bytes in a frame of {mtu}", frame.len());
             let Channel { loss, losses_max, copies, reordered, .. } = self.channel;
             if self.rng.below(100) < loss {
                 let Some(sequence) = numbers(&frame).0 else { continue };

@@ -25,7 +25,6 @@ fn flushed(link: &mut Link) -> Vec<Packet> {
     sent(link)
 }
 
-/// All packets in `frames`.
 fn taken(link: &mut Link, now: Instant, frames: Vec<Packet>) -> Vec<(LpHeader, Packet)> {
     let mut pool = pool();
     let mut all = Vec::new();
@@ -70,7 +69,7 @@ fn acquainted() -> (Link, Link) {
     (near, far)
 }
 
-/// The octets are those of the example in `docs/run-interests.md`.
+/// The bytes are those of the example in `docs/run-interests.md`.
 #[test]
 fn example_has_documented_octets() {
     let (mut near, _) = acquainted();
@@ -256,11 +255,11 @@ fn bad_runs_are_counted_drops() {
         ("one alone", &[1], None, &good, RunMalformed),
         ("without the first", &[0b110], None, &good, RunMalformed),
         ("no bitmap", &[], None, &good, Malformed),
-        ("three octets", &[1, 1, 1], None, &good, Malformed),
+        ("three bytes", &[1, 1, 1], None, &good, Malformed),
         ("more than 64 bits", &[0xFF; 9], None, &good, Malformed),
         ("no segment", &[3], None, &no_segment, RunMalformed),
         ("no nonce", &[3], None, &no_nonce, RunMalformed),
-        ("beyond one octet", &[0b101], None, &narrow, RunMalformed),
+        ("beyond one byte", &[0b101], None, &narrow, RunMalformed),
         ("beyond 64 bits", &[0b101], None, &wide, RunMalformed),
         ("all, beyond", &all, None, &wide, RunMalformed),
         ("of Data", &[3], None, &data(30), RunMalformed),

@@ -271,7 +271,7 @@ mod tests {
         for at in 0..SUPERBLOCK_BYTES {
             let mut flipped = octets.clone();
             flipped[at] ^= 0x10;
-            assert!(Superblock::decode(&flipped[..], sum).is_err(), "octet {at}");
+            assert!(Superblock::decode(&flipped[..], sum).is_err(), "byte {at}");
         }
         assert_eq!(Superblock::decode(&octets[..4095], sum), Err(SuperblockFault::Checksum));
         assert_eq!(Superblock::decode(&[], sum), Err(SuperblockFault::Foreign));

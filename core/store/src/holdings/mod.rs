@@ -15,7 +15,6 @@ use blocks::{Block, Blocks, NONE};
 use ranges::push_bits;
 use weir_wire::{Name, NameView};
 
-/// Segments of one block.
 const BLOCK_SEGMENTS: u64 = 64;
 /// One part in this many of the index, for two thresholds. A full index drops vacant blocks that
 /// only wait to be reported if they take up this part. An index that has missed segments looks for

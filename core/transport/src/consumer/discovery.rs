@@ -262,7 +262,6 @@ impl Discovery {
         Step::Verify { index: METADATA_INDEX, incoming }
     }
 
-    /// The metadata are verified.
     pub(super) fn metadata_verified(&self) -> Step {
         match &self.stage {
             Stage::Verifying { metadata: Some(metadata), is_stored } => {

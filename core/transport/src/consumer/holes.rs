@@ -157,7 +157,6 @@ impl Holes {
         self.set_aside.contains(&index)
     }
 
-    /// A segment failed.
     pub(super) fn add_failed(&mut self, failed: FailedSegment) {
         self.has_unanswered |= failed.reason == FailReason::Unanswered;
         self.has_refused |= failed.reason != FailReason::Unanswered;

@@ -121,7 +121,7 @@ impl OpenDisks {
         parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()
     }
 
-    /// Starts the disks' engines. Returns a port for each packet thread.
+    /// Starts the disks' engines. Returns a port for each worker thread.
     pub(super) fn start(self, now: Instant) -> Result<(Disks, Vec<DiskPorts>), StartError> {
         let count = self.set.disks();
         let capacities: Vec<u64> = (0..count).map(|disk| self.capacity_bytes(disk)).collect();
@@ -205,7 +205,7 @@ pub(super) struct Disks {
     read_only: Vec<String>,
     capacities: Vec<u64>,
     stalls: Stalls,
-    /// The latest report of each packet thread.
+    /// The latest report of each worker thread.
     reports: Vec<Option<DiskTierStats>>,
     started: Instant,
     logged: LoggedDiskState,
@@ -228,7 +228,7 @@ impl Disks {
         [writes, self.stalls.next_wakeup()].into_iter().flatten().min()
     }
 
-    /// Whether a device did not answer when it was closed. A packet thread may then never end.
+    /// Whether a device did not answer when it was closed. A worker thread may then never end.
     pub(super) fn has_unresponsive(&self) -> bool {
         (0..self.paths.len()).any(|disk| self.monitor.has_unfinished_io(disk))
     }
@@ -245,7 +245,7 @@ impl Disks {
         disks.collect()
     }
 
-    /// Records a packet thread's counters, and logs what an operator should know.
+    /// Records a worker thread's counters, and logs what an operator should know.
     pub(super) fn on_report(&mut self, now: Instant, worker: u16, stats: DiskTierStats) {
         self.reports[usize::from(worker)] = Some(stats);
         let mut sum = DiskTierStats::default();

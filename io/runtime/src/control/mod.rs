@@ -2,7 +2,7 @@
 //! management, outgoing connections, permanent faces, snapshots and shutdown.
 //!
 //! [`Control`] owns components and calls them in order: messages, timers, the manager. A component
-//! commands the packet threads through its own [`Workers`] and returns inputs for the manager. It
+//! commands the worker threads through its own [`Workers`] and returns inputs for the manager. It
 //! calls other components only if they are passed to it.
 //!
 //! | component | state | returns |
@@ -64,7 +64,7 @@ use crate::message::{ToControl, ToWorker, WorkerSnapshot};
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
 const LISTENER_TOKEN_FIRST: usize = 2;
-/// How long packet threads may take to stop.
+/// How long worker threads may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The control thread's state.
@@ -88,7 +88,7 @@ struct Control {
 }
 
 impl Control {
-    /// Runs until the router must stop, then stops the packet threads. `keeps_index`: starts the
+    /// Runs until the router must stop, then stops the worker threads. `keeps_index`: starts the
     /// index of holdings at once.
     fn run(mut self, keeps_index: bool) -> Result<(), StopError> {
         let mut events = Events::with_capacity(256);
@@ -145,7 +145,7 @@ impl Control {
     }
 
     fn take_messages(&mut self, now: Instant) {
-        // A packet thread announces a new peer's face before it forwards the peer's first packet.
+        // A worker thread announces a new peer's face before it forwards the peer's first packet.
         // The number of waiting packets is read before the messages, so each packet's face is known
         // when the packet is handled. Packets that arrive later call the waker again.
         let waiting = self.receiver.internal.len();
@@ -226,7 +226,7 @@ impl Control {
                 }
                 None
             }
-            // Packet threads report misses through their own queue.
+            // Worker threads report misses through their own queue.
             Event::Missed { .. } => None,
         };
         self.management.extend(answer);
@@ -254,7 +254,7 @@ impl Control {
     fn on_ended(&mut self, worker: u16, panicked: bool) {
         if panicked || !self.is_stopping {
             let thread = format!("packet ({worker})");
-            tracing::error!(thread, "a packet thread has failed; stopping");
+            tracing::error!(thread, "a worker thread has failed; stopping");
             self.failure = Some(StopError::Panicked { thread });
             self.is_stopping = true;
         }

@@ -1,4 +1,4 @@
-//! Snapshots: the sum of one answer from each packet thread.
+//! Snapshots: the sum of one answer from each worker thread.
 
 use std::collections::HashMap;
 use std::mem;
@@ -82,7 +82,7 @@ impl Snapshots {
         }
     }
 
-    /// Adds the answer of one packet thread. Returns the snapshot if this was the last answer.
+    /// Adds the answer of one worker thread. Returns the snapshot if this was the last answer.
     pub(super) fn on_worker_snapshot(
         &mut self,
         transaction: u64,

@@ -1,4 +1,4 @@
-//! The packet threads, as the control thread sees them.
+//! The worker threads, as the control thread sees them.
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -15,13 +15,13 @@ use crate::message::ToWorker;
 /// How long management waits for threads to confirm a change.
 const CONFIRM_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The command queue of one packet thread.
+/// The command queue of one worker thread.
 pub(super) struct WorkerQueue {
     pub(super) commands: Sender<ToWorker>,
     pub(super) waker: Arc<Waker>,
 }
 
-/// Sends commands to the packet threads. Cheap to clone: each component has one.
+/// Sends commands to the worker threads. Cheap to clone: each component has one.
 #[derive(Clone)]
 pub(super) struct Workers {
     queues: Arc<[WorkerQueue]>,
@@ -87,13 +87,13 @@ impl Workers {
         drop(fence);
         if passed.recv_timeout(CONFIRM_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!(
-                "a packet thread is slow: a command is answered before all shards have applied it"
+                "a worker thread is slow: a command is answered before all shards have applied it"
             );
         }
     }
 }
 
-/// Assigns faces and ports to packet threads, round robin.
+/// Assigns faces and ports to worker threads, round robin.
 pub(super) struct RoundRobin {
     count: u16,
     next: u16,

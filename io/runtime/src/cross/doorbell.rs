@@ -1,4 +1,4 @@
-//! Wake-ups between packet threads. A wake-up costs a system call, so a thread is woken only if it
+//! Wake-ups between worker threads. A wake-up costs a system call, so a thread is woken only if it
 //! sleeps. A busy thread looks at its rings anyway.
 //!
 //! The danger is the lost wake-up: the reader finds its rings empty and goes to sleep, while a

@@ -1,4 +1,4 @@
-//! Commands of the control thread and of other packet threads.
+//! Commands of the control thread and of other worker threads.
 
 use weir_base::{FaceId, Instant};
 use weir_forward::{Command, Input};

@@ -14,7 +14,7 @@ const RECOVERY_REPORT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 /// How long the disks may take to finish pending operations when the router stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A packet thread's ports to the disks.
+/// A worker thread's ports to the disks.
 pub(super) struct Disks {
     ports: DiskPorts,
     outcomes: Vec<(DiskOpId, DiskOutcome)>,

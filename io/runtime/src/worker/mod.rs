@@ -1,4 +1,4 @@
-//! A packet thread. Its event loop polls, reads its faces in batches, passes batches of packets to
+//! A worker thread. Its event loop polls, reads its faces in batches, passes batches of packets to
 //! its shard, and sends the results once per batch.
 //!
 //! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered. A
@@ -67,7 +67,7 @@ const EVENTS_MAX: usize = 1024;
 /// Memory of free packet blocks that a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
-/// Everything that a packet thread needs to start.
+/// Everything that a worker thread needs to start.
 pub(crate) struct WorkerSetup {
     pub(crate) index: u16,
     pub(crate) clock: Clock,
@@ -84,7 +84,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) disks: Option<DiskPorts>,
 }
 
-/// A packet thread.
+/// A worker thread.
 pub(crate) struct Worker {
     index: u16,
     clock: Clock,
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// Handles commands, then messages of other packet threads. A face's announcement is in the
+    /// Handles commands, then messages of other worker threads. A face's announcement is in the
     /// command queue before its packets are in the rings, so the rings' lengths are read first.
     fn take_from_threads(&mut self, now: Instant) {
         if let Some(siblings) = &mut self.siblings {
@@ -237,7 +237,7 @@ impl Worker {
     }
 }
 
-/// Reports the end of a packet thread to the control thread, also after a panic.
+/// Reports the end of a worker thread to the control thread, also after a panic.
 struct EndNotice {
     control: ControlSender,
     worker: u16,

@@ -56,7 +56,6 @@ impl Shard {
         !self.inputs.is_empty()
     }
 
-    /// Whether the batch is full.
     #[inline]
     pub(super) fn is_batch_full(&self) -> bool {
         self.inputs.len() >= BATCH_INPUTS

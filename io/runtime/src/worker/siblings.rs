@@ -1,4 +1,4 @@
-//! The other packet threads, as one of them sees them. Only with several threads.
+//! The other worker threads, as one of them sees them. Only with several threads.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

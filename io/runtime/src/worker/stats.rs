@@ -1,4 +1,4 @@
-//! Counters of a packet thread, apart from those of its shard and its faces.
+//! Counters of a worker thread, apart from those of its shard and its faces.
 
 use weir_base::Instant;
 use weir_link::LinkDrop;

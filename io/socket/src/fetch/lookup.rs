@@ -82,7 +82,6 @@ impl CertificateLookups {
         }
     }
 
-    /// A path was removed.
     pub(crate) fn path_removed(&mut self, path: PathId, now: Instant) {
         self.open.iter_mut().for_each(|lookup| lookup.request.path_removed(path, now));
     }

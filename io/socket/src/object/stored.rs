@@ -168,7 +168,7 @@ fn decode_whole(value: &[u8]) -> Option<NamedPacket> {
 /// The number in a file and its slots, so that a slot of another object is not accepted.
 pub(crate) fn object_number(versioned: &Name) -> u64 {
     let digest = sha256(&[versioned.value()]);
-    u64::from_le_bytes(digest[..8].try_into().expect("eight octets"))
+    u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
 
 /// Completes the slot of a segment: `slot` begins with the packet of `len` bytes, and the rest is
@@ -457,7 +457,7 @@ mod tests {
             octets[at] ^= 0x10;
             std::fs::write(&path, octets).unwrap();
             let Some(stored) = StoredObject::open(&path).unwrap() else {
-                assert!(at < header().encode().len(), "octet {at} is none of the header");
+                assert!(at < header().encode().len(), "byte {at} is none of the header");
                 continue;
             };
             assert_eq!(stored.header, header());
@@ -465,7 +465,7 @@ mod tests {
             let mut read =
                 |number| stored.read(number, &mut pool, |range, out| open.read(range, out));
             let damaged = (0..4).filter(|&number| read(number).is_err()).count();
-            assert_eq!(damaged, 1, "octet {at}");
+            assert_eq!(damaged, 1, "byte {at}");
         }
     }
 
@@ -488,8 +488,8 @@ mod tests {
         for len in 0..sound.len() {
             std::fs::write(&path, &sound[..len]).unwrap();
             let stored = StoredObject::open(&path).unwrap();
-            assert_eq!(stored.is_some(), len >= header().encode().len(), "{len} octets");
-            assert!(stored.is_none_or(|stored| stored.is_damaged), "{len} octets");
+            assert_eq!(stored.is_some(), len >= header().encode().len(), "{len} bytes");
+            assert!(stored.is_none_or(|stored| stored.is_damaged), "{len} bytes");
         }
     }
 }

@@ -35,7 +35,6 @@ fn sent(link: &mut Link) -> Vec<Packet> {
     frames
 }
 
-/// A link with a discipline.
 fn limited(discipline: &str) -> Link {
     let mut config = LinkConfig::stream();
     config.egress.discipline = DisciplineConfig::read(discipline, DISCIPLINES).unwrap();

@@ -43,7 +43,6 @@ pub enum Statistic {
     Min,
     Max,
     Last,
-    /// A percentile, 0 to 100.
     Percentile(f64),
     Count,
 }

@@ -61,7 +61,7 @@ mod tests {
         stats.store.capacity_bytes = 100;
         assert_eq!(router(&stats, &config), Ok(()));
         stats.store.bytes += 1;
-        assert!(router(&stats, &config).unwrap_err().contains("101 octets"));
+        assert!(router(&stats, &config).unwrap_err().contains("101 bytes"));
         stats.store.bytes = 0;
         stats.pit_entries = 6;
         assert!(router(&stats, &config).unwrap_err().contains("PIT"));

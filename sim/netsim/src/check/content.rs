@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn only_damage_justifies_an_error() {
-        let wrong = || "wrong octets".to_owned();
+        let wrong = || "wrong bytes".to_owned();
         assert_eq!(check_complaint(false, true, wrong()), Ok(()));
         assert!(
             check_complaint(true, true, wrong()).is_err(),

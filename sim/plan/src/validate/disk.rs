@@ -17,14 +17,14 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         return refuse("disk.disks", problem);
     }
     if ![512, 4096].contains(&plan.block_bytes) {
-        let problem = format!("is {}; blocks have 512 or 4096 octets", plan.block_bytes);
+        let problem = format!("is {}; blocks have 512 or 4096 bytes", plan.block_bytes);
         return refuse("disk.block_bytes", problem);
     }
     let blocks = plan.region_bytes / u64::from(plan.block_bytes);
     let is_whole = plan.region_bytes.is_multiple_of(plan.block_bytes.into());
     if !is_whole || !(BLOCKS_MIN..=1 << 20).contains(&blocks) {
         let problem = format!(
-            "is {}; it must be {BLOCKS_MIN} or more, at most a million, blocks of {} octets",
+            "is {}; it must be {BLOCKS_MIN} or more, at most a million, blocks of {} bytes",
             plan.region_bytes, plan.block_bytes
         );
         return refuse("disk.region_bytes", problem);

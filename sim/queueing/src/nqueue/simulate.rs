@@ -34,7 +34,6 @@ pub struct Simulation {
     pub half_widths: Solution,
 }
 
-/// Simulates `model`.
 pub fn simulate(model: &Model, options: &SimulateOptions) -> Result<Simulation, NQueueError> {
     let SimulateOptions { seed, replications, arrivals, confidence } = *options;
     if replications < 2 || arrivals == 0 {

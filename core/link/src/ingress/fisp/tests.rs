@@ -101,7 +101,7 @@ fn probability_follows_fig_3() {
             !passes(&mut link, at_ms(10), "/a/b/d")
         });
         let share = held.count() as f64 / 1000.0;
-        assert!((share - probability).abs() < 0.05, "{queue_bytes} octets: {share}");
+        assert!((share - probability).abs() < 0.05, "{queue_bytes} bytes: {share}");
     }
 }
 
@@ -117,7 +117,7 @@ fn passes_all_below_min_and_none_above_max() {
     let mut link = shaping("");
     link.set_socket_backlog(56_000);
     let count = (0..100).take_while(|i| passes(&mut link, START, &format!("/a/b/{i}"))).count();
-    assert_eq!(count, 7, "the next one finds 90,406 octets needed");
+    assert_eq!(count, 7, "the next one finds 90,406 bytes needed");
     assert!(!passes(&mut link, START, "/other/flow/1"), "above the maximum every flow waits");
     assert_eq!(link.counters().interests_held, 2);
 }
@@ -434,7 +434,7 @@ fn pending_interests_count_as_memory() {
     };
     ask(&mut link, START);
     let pending = link.egress_memory_bytes();
-    assert!(pending > idle + 5000 * 48, "{pending} octets");
+    assert!(pending > idle + 5000 * 48, "{pending} bytes");
     assert!(!link.has_delayed_interests());
     link.shed_egress(pending, false);
     assert_eq!(link.egress_memory_bytes(), pending);
@@ -450,14 +450,14 @@ fn pending_interests_count_as_memory() {
 
     ask(&mut link, START);
     let pending = link.egress_memory_bytes();
-    assert!(pending > idle + 5000 * 48, "{pending} octets");
+    assert!(pending > idle + 5000 * 48, "{pending} bytes");
     link.shrink();
     assert!(link.egress_memory_bytes() > pending - 1000, "not over");
     assert!(passes(&mut link, at_ms(5000), "/a/a/1"));
     answer(&mut link, at_ms(5000), data("/a/a/1", 500));
     drain(&mut link);
     link.shrink();
-    assert!(link.egress_memory_bytes() < idle + 2000, "{} octets", link.egress_memory_bytes());
+    assert!(link.egress_memory_bytes() < idle + 2000, "{} bytes", link.egress_memory_bytes());
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn found(fixture: &mut Fixture, names: &[Name]) -> Vec<bool> {
     let mut found = Vec::new();
     for (number, name) in names.iter().enumerate() {
         let got = fixture.content(name);
-        assert!(got.as_ref().is_none_or(|got| *got == content(number)), "wrong octets");
+        assert!(got.as_ref().is_none_or(|got| *got == content(number)), "wrong bytes");
         found.push(got.is_some());
     }
     fixture.store.check_disk();
@@ -108,12 +108,12 @@ fn flipped_metadata_is_survived() {
             fixture.disks[0] = whole.clone();
             fixture.disks[0].0[at] ^= 0x10;
             let found = found(&mut fixture, &names);
-            assert!(found.iter().all(|&found| found), "octet {at}: {found:?}");
+            assert!(found.iter().all(|&found| found), "byte {at}: {found:?}");
             // Nothing was written to the place of the second region's footer yet.
             let is_written = begin == first || at < begin + 56;
             let is_padding = (padding..begin + region - 512).contains(&at);
             let expected = u64::from(is_written && !is_padding);
-            assert_eq!(fixture.stats().regions_unreadable, expected, "octet {at}");
+            assert_eq!(fixture.stats().regions_unreadable, expected, "byte {at}");
         }
     }
 }
@@ -190,7 +190,7 @@ fn flipped_byte_is_never_served() {
             fixture.disks[0].0[at] ^= 1;
             let found = found(&mut fixture, &names);
             let expected: Vec<_> = (0..names.len()).map(|number| number != victim).collect();
-            assert_eq!(found, expected, "octet {at}");
+            assert_eq!(found, expected, "byte {at}");
             let stats = fixture.stats();
             assert!(stats.damaged == 1 || stats.recovered == 19, "{stats:?}");
         }

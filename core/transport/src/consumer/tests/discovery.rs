@@ -29,7 +29,10 @@ fn requests_fresh_metadata_after_bad() {
     type Corrupt = fn(&mut Fixture, &Name);
     let corruptions: [(Corrupt, &str); 4] = [
         (|fixture, name| drop(fixture.data(name)), "Metadata {"),
-(|fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))), "ForeignMetadata {"),
+        (
+            |fixture, name| drop(fixture.data_with(name, &metadata_of("/b/54=%01"))),
+            "ForeignMetadata {",
+        ),
         (
             |fixture, name| {
                 fixture.data_with(name, &metadata_of("/a/54=%01"));

@@ -1,4 +1,4 @@
-//! Requests about the store. They are sent to every packet thread, and the answers are merged.
+//! Requests about the store. They are sent to every worker thread, and the answers are merged.
 
 mod merge;
 mod shares;
@@ -20,9 +20,9 @@ use crate::contents_request::{
     ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender,
 };
 
-/// Maximum number of requests that wait for packet threads.
+/// Maximum number of requests that wait for worker threads.
 const JOBS_MAX: usize = 64;
-/// Time that packet threads have to answer a management request.
+/// Time that worker threads have to answer a management request.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the answer goes.
@@ -394,7 +394,7 @@ fn rules_result(
     for (shard, event) in parts {
         if let StoreEvent::RulesSet { refused: Some(refused), .. } = event {
             // The rules were checked before, so the two checks disagree.
-            tracing::error!(shard, %refused, "a packet thread rejects rules that passed the check");
+            tracing::error!(shard, %refused, "a worker thread rejects rules that passed the check");
             return Err(refused.into());
         }
     }

@@ -1,4 +1,4 @@
-//! Balances the load of the packet threads by moving faces between them. New faces are assigned
+//! Balances the load of the worker threads by moving faces between them. New faces are assigned
 //! round robin, because their load is not known yet.
 
 use weir_base::{FaceId, Instant};
@@ -8,14 +8,14 @@ use crate::message::{ToWorker, WorkReport};
 /// Below this much work per second on the busiest thread, no face moves.
 const WORK_LEAST: u64 = 5_000;
 
-/// The last report of a packet thread.
+/// The last report of a worker thread.
 #[derive(Clone, Debug, Default)]
 struct WorkerLoad {
     reported_at: Instant,
     report: WorkReport,
 }
 
-/// The reports of all packet threads, and the face that is moving.
+/// The reports of all worker threads, and the face that is moving.
 #[derive(Debug)]
 pub(super) struct Balance {
     threads: Vec<WorkerLoad>,

@@ -1,4 +1,4 @@
-//! All faces of the router, as the control thread knows them. Packet threads own the sockets. This
+//! All faces of the router, as the control thread knows them. Worker threads own the sockets. This
 //! component sends them commands and leaves notices for the manager.
 //!
 //! The methods of [`Faces`] are in three files: `create` creates faces, `recheck` moves them to
@@ -40,7 +40,7 @@ use crate::rate_limited_log::RateLimitedLog;
 /// Minimum interval between evictions of connections.
 const EVICT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
-/// The faces of all packet threads.
+/// The faces of all worker threads.
 pub(super) struct Faces {
     workers: Workers,
     next_worker: RoundRobin,
@@ -123,7 +123,7 @@ impl Faces {
         self.refused.count
     }
 
-    /// Gives the sockets of a UDP port to packet threads.
+    /// Gives the sockets of a UDP port to worker threads.
     pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) {
         self.ports.add(sockets, &mut self.next_worker);
     }
@@ -143,7 +143,7 @@ impl Faces {
 
     // New faces.
 
-    /// Claims an identifier, gives the face to a packet thread and informs all others.
+    /// Claims an identifier, gives the face to a worker thread and informs all others.
     fn add(&mut self, mut draft: FaceDraft, claimant: Claimant) -> Result<FaceId, Refusal> {
         if let Some(declared) = draft.static_index.and_then(|index| self.statics.get(index)) {
             declared.config.configure(&mut draft.link);
@@ -180,7 +180,7 @@ impl Faces {
         Ok(id)
     }
 
-    /// A packet thread has created a face for an unknown UDP peer.
+    /// A worker thread has created a face for an unknown UDP peer.
     pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, path: UdpPath) {
         let port = self.ports.get(port);
         let local = port.local_of(path);
@@ -286,7 +286,7 @@ impl Faces {
         }
     }
 
-    /// A packet thread has closed the socket of a face.
+    /// A worker thread has closed the socket of a face.
     pub(super) fn on_closed(
         &mut self,
         now: Instant,
@@ -308,7 +308,7 @@ impl Faces {
         self.retry_later(now, ConnectPurpose::Reconnect { face: id });
     }
 
-    /// Removes a face, which its packet thread has closed, from all tables.
+    /// Removes a face, which its worker thread has closed, from all tables.
     fn remove(&mut self, id: FaceId) {
         self.notify(FaceEventKind::Destroyed, id);
         if let Some(face) = self.table.remove(id) {
@@ -347,7 +347,7 @@ impl Faces {
         self.balance.is_moving()
     }
 
-    /// Records a packet thread's load. Moves a face if `may_move` and it would balance the load.
+    /// Records a worker thread's load. Moves a face if `may_move` and it would balance the load.
     pub(super) fn on_work(
         &mut self,
         now: Instant,
@@ -360,7 +360,7 @@ impl Faces {
             && !self.is_moving()
             && let Some(Move { face, from, to }) = self.balance.decide(now)
         {
-            tracing::debug!(face = face.0, from, to, "moving a face to another packet thread");
+            tracing::debug!(face = face.0, from, to, "moving a face to another worker thread");
             self.balance.begin(face);
             self.workers.send(from, ToWorker::MoveFace { id: face, to, socket: None });
         }

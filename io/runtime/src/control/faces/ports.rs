@@ -15,14 +15,14 @@ use crate::message::{NewSocket, PeerLinks, PortId, ToWorker};
 /// A shared UDP port.
 pub(super) struct PortRecord {
     id: PortId,
-    /// Packet threads that have a socket of this port, in steering order.
+    /// Worker threads that have a socket of this port, in steering order.
     workers: Vec<u16>,
     pub(super) local: SocketAddr,
     pub(super) links: PeerLinks,
 }
 
 impl PortRecord {
-    /// The packet thread that receives datagrams of `peer`.
+    /// The worker thread that receives datagrams of `peer`.
     pub(super) fn worker_of(&self, peer: SocketAddr) -> u16 {
         self.workers[weir_face::steered_to(peer, self.workers.len())]
     }
@@ -52,7 +52,7 @@ impl UdpPorts {
         &self.ports[&id]
     }
 
-    /// Gives one socket of the port to each packet thread.
+    /// Gives one socket of the port to each worker thread.
     pub(super) fn add(&mut self, sockets: Vec<UdpPort>, turn: &mut RoundRobin) -> PortId {
         let id = self.ports.len() as PortId;
         let local = sockets[0].local_addr();

@@ -69,7 +69,7 @@ impl Faces {
     }
 
     /// Moves a UDP face to another peer address. The face keeps its identifier and routes. No other
-    /// face may be moving, because datagrams of `peer` may arrive at another packet thread.
+    /// face may be moving, because datagrams of `peer` may arrive at another worker thread.
     pub(super) fn move_to_peer(&mut self, id: FaceId, peer: SocketAddr) -> Result<(), FaceError> {
         let remote = FaceUri::Udp(peer);
         if let Some(other) = self.existing(&remote)

@@ -24,7 +24,7 @@ pub(in crate::control) struct FaceRecord {
     pub(super) is_operator: bool,
     pub(super) persistency: FacePersistency,
     pub(in crate::control) link: LinkConfig,
-    /// The packet thread that owns the face.
+    /// The worker thread that owns the face.
     pub(super) worker: u16,
     /// Whether the face has a socket.
     pub(in crate::control) is_up: bool,

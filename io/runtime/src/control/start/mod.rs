@@ -112,7 +112,7 @@ fn check(config: &RuntimeConfig) -> Result<(), StartError> {
     let least_bytes = memory_bytes_min(config.threads);
     if config.memory_bytes_max < least_bytes {
         return fail(format!(
-            "memory_bytes_max is {}; {} packet threads need {least_bytes}",
+            "memory_bytes_max is {}; {} worker threads need {least_bytes}",
             config.memory_bytes_max, config.threads
         ));
     }
@@ -126,7 +126,7 @@ fn check(config: &RuntimeConfig) -> Result<(), StartError> {
 }
 
 impl Control {
-    /// Starts the packet threads and creates the components that command them.
+    /// Starts the worker threads and creates the components that command them.
     fn build(opened: Opened) -> Result<Self, StartError> {
         let queue_failed = |source| StartError::System { what: "an event queue", source };
         let Opened { config, signals, mut sockets, disks, poll, sender, receiver, .. } = opened;

@@ -12,7 +12,7 @@ use crate::memory::shared_memory_bytes_max;
 #[derive(Default)]
 pub(super) struct Sockets {
     pub(super) streams: Vec<weir_face::Listener>,
-    /// For each port, one socket for each packet thread, if the system can steer datagrams to them.
+    /// For each port, one socket for each worker thread, if the system can steer datagrams to them.
     pub(super) ports: Vec<Vec<UdpPort>>,
     pub(super) listening: Vec<String>,
 }
@@ -112,13 +112,13 @@ fn lacks_family(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
 }
 
-/// Warns if a single packet thread reads all datagrams of a port.
+/// Warns if a single worker thread reads all datagrams of a port.
 pub(in crate::control) fn warn_if_shared(ports: &[UdpPort], shared: &io::Result<()>) {
     if let Err(error) = shared {
         tracing::warn!(
             %error,
             local = %ports[0].local_addr(),
-            "one packet thread reads all datagrams of this UDP port: the system allows no more \
+            "one worker thread reads all datagrams of this UDP port: the system allows no more \
              sockets on it, or cannot steer peers to them (SO_ATTACH_REUSEPORT_CBPF)"
         );
     }

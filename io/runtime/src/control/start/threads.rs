@@ -1,4 +1,4 @@
-//! Starts the packet threads.
+//! Starts the worker threads.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,7 +26,7 @@ use crate::memory::MemoryShares;
 use crate::message::ToWorker;
 use crate::worker::{Siblings, WAKER_TOKEN, Worker, WorkerSetup};
 
-/// What all packet threads share.
+/// What all worker threads share.
 pub(super) struct WorkerStarter<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) clock: Clock,
@@ -95,7 +95,7 @@ impl WorkerStarter<'_> {
             let thread = std::thread::Builder::new()
                 .name(format!("weir-packet-{index}"))
                 .spawn(move || Worker::new(setup).run())
-                .map_err(system("a packet thread"))?;
+                .map_err(system("a worker thread"))?;
             threads.push(thread);
         }
         Ok((workers, threads, disks))
@@ -144,7 +144,7 @@ impl WorkerStarter<'_> {
     }
 }
 
-/// Creates a packet thread's event queue and the waker for it.
+/// Creates a worker thread's event queue and the waker for it.
 fn event_queue(disks: Option<&DiskPorts>) -> io::Result<(Poll, Waker)> {
     let poll = Poll::new()?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN)?;

@@ -1,4 +1,4 @@
-//! How the memory of queues is divided among the faces of a packet thread.
+//! How the memory of queues is divided among the faces of a worker thread.
 //!
 //! Each thread has an equal share of the router's memory, and threads share no counters. Three
 //! budgets limit what all faces of a thread hold together:
@@ -77,7 +77,7 @@ impl Budget {
     }
 }
 
-/// The budgets of one packet thread.
+/// The budgets of one worker thread.
 #[derive(Debug)]
 pub(super) struct MemoryBudgets {
     egress: Budget,

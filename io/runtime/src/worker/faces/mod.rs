@@ -1,4 +1,4 @@
-//! The sockets of a packet thread: its faces, the shared UDP ports, and the lists of faces that
+//! The sockets of a worker thread: its faces, the shared UDP ports, and the lists of faces that
 //! wait to be read, to send, and for timers.
 //!
 //! This module does not know shards or other threads. It returns what the worker must do. The

@@ -1,4 +1,4 @@
-//! The shared UDP ports of one packet thread. A port finds its peers' faces by slot.
+//! The shared UDP ports of one worker thread. A port finds its peers' faces by slot.
 
 use std::collections::HashMap;
 use std::{io, mem};

@@ -7,7 +7,7 @@ use weir_base::{FaceId, Slab};
 
 use crate::face::{Face, FaceIdHasher};
 
-/// The faces that one packet thread owns.
+/// The faces that one worker thread owns.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct FaceTable {
     slots: Slab<Face>,

@@ -33,7 +33,7 @@ pub(super) fn is_unchanged(file: &File, versioned: &Name) -> bool {
         return false;
     }
     let (_, segment_size) = found[..MAGIC.len() + 8].split_at(MAGIC.len());
-    let segment_size = u64::from_le_bytes(segment_size.try_into().expect("8 octets"));
+    let segment_size = u64::from_le_bytes(segment_size.try_into().expect("8 bytes"));
     let Ok(len) = file.metadata().map(|metadata| metadata.len()) else { return false };
     if !(1..=PACKET_SIZE_MAX as u64).contains(&segment_size) {
         return false;

@@ -86,7 +86,7 @@ fn flows_share_by_bytes_not_by_interests() {
     let shares = [of("/large") * bytes[0], of("/small") * bytes[1]];
     // Half of 500,000 bytes each, up to a quantum and the error of the mean sizes.
     for share in shares {
-        assert!((235_000..=260_000).contains(&share), "{shares:?} octets");
+        assert!((235_000..=260_000).contains(&share), "{shares:?} bytes");
     }
     let numbers = outgoing.iter().filter_map(|(_, name)| name.strip_prefix("/large/"));
     assert!(numbers.map(|it| it.parse::<u32>().unwrap()).is_sorted(), "a flow keeps its order");

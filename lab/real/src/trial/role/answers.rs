@@ -59,7 +59,7 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
             times_s.push(before.elapsed().as_nanos() as f64 / NS_PER_S as f64);
         }
         if data.content.len() as u64 != trial.size.bytes {
-            return Err(RoleError::Failed(format!("got {} octets", data.content.len())));
+            return Err(RoleError::Failed(format!("got {} bytes", data.content.len())));
         }
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }

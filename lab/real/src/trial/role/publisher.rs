@@ -27,7 +27,7 @@ pub(super) fn now_ns() -> Result<u64, RoleError> {
 pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     if trial.size.bytes < HEAD_BYTES as u64 {
-        return Err(RoleError::Failed(format!("a message has {HEAD_BYTES} octets at least")));
+        return Err(RoleError::Failed(format!("a message has {HEAD_BYTES} bytes at least")));
     }
     let key = Key::generate(trial.signature).map_err(RoleError::Failed)?;
     let identity = Identity { signer: key.signer, certificate: None };

@@ -99,7 +99,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
         let cpu_ns = own_cpu_ns() - cpu_before_ns;
         let is_right = content(head.len() as u64, u64::from(spec.index)) == head;
         if octets != trial.size.bytes || !is_right {
-            return Err(RoleError::Failed(format!("got {octets} octets, not those published")));
+            return Err(RoleError::Failed(format!("got {octets} bytes, not those published")));
         }
         if reader.is_verified() != (trial.verify && spec.is_signed()) {
             return Err(RoleError::Failed("was verified in another way than requested".into()));

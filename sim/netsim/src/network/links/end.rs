@@ -11,7 +11,6 @@ use crate::network::queue::EventKey;
 use crate::network::timeline::Timer;
 use crate::peek::Peek;
 
-/// A frame in flight.
 #[derive(Debug)]
 pub(super) struct FrameInFlight {
     pub(super) moment: EventKey,

@@ -90,7 +90,6 @@ pub(crate) struct CompletedOp {
     pub(crate) shard: usize,
     pub(crate) id: DiskOpId,
     pub(crate) outcome: DiskOutcome,
-    /// For the trace.
     pub(crate) what: TraceKind,
     pub(crate) bytes: u32,
 }
