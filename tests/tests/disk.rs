@@ -450,7 +450,7 @@ fn full_file_system_does_not_stop_forwarding() {
         ..DiskStore::new("router")
     };
     let message = refusal(&host, &store);
-    assert!(message.contains("its file system lacks 8.00 MiB"), "{message}");
+    assert!(message.contains("the file system lacks 8.00 MiB"), "{message}");
 
     // A sparse file, whose space another file takes meanwhile.
     let store = DiskStore { size: "6MiB".into(), ..store };

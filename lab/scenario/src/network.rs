@@ -212,8 +212,8 @@ impl<'a> Builder<'a> {
         self.tree.error(path, message)
     }
 
-    /// `count` different routers. The seed and their line in the scenario file decide which: inserting
-    /// a line above changes the selection.
+    /// `count` different routers. The seed and their line in the scenario file decide which, so a
+    /// line inserted above changes the selection.
     fn random(&self, count: usize, line: usize) -> Vec<usize> {
         let mut routers: Vec<usize> =
             (0..self.router_of.len()).filter(|node| self.router_of[*node].is_some()).collect();

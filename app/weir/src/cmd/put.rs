@@ -168,9 +168,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }
         kept::add(repository, &mut served)?;
     }
-    let signer =
-        if served.root.is_none() { args.key_choice().signer_without_passphrase() } else { None };
-    served.claim_names(signer);
+    let key = served.root.is_none().then(|| args.key_choice());
+    served.claim_names(key.and_then(|key| key.signer_without_passphrase()));
     let mut registration = controller.map(ControllerRegistration::new);
     if let Some(registration) = &mut registration {
         registration.add(served.store.objects());
@@ -180,9 +179,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         served.store = served.store.with_lingering(args.linger(), files.clone());
     }
     let updates = served.store.updates();
-    let handover =
-        repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone()));
-    let (handover, registrations) = handover.unzip();
+    let (handover, registrations) =
+        repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone())).unzip();
     let (version, failures) = (served.version(), served.failures());
     let is_over = AtomicBool::new(false);
     let (router, announcement) = (&args.router, args.announcement());

@@ -116,7 +116,7 @@ pub enum OutputError {
         path.display()
     )]
     SymbolicLink { path: PathBuf },
-    #[error("{} is a directory here and a file there", path.display())]
+    #[error("it is a file, but {} is a local directory", path.display())]
     Directory { path: PathBuf },
     /// The name is a device, a pipe or a socket.
     #[error("{} is a device, a pipe or a socket; choose the name of a file", path.display())]
