@@ -50,8 +50,8 @@ fn final_block_id(value: &[u8]) -> Result<ComponentView<'_>, DecodeError> {
     })
 }
 
-/// The value of the child of this type among the TLVs in `value`; empty if absent. All elements of
-/// a Data are critical, so none occurs twice.
+/// The value of the child of this type among the TLVs in `value`; empty if absent. All known
+/// elements of a Data are critical, so none occurs twice.
 fn child(value: &[u8], typ: u32) -> &[u8] {
     let found = Reader::new(value).flatten().find(|element| element.typ == typ);
     found.map_or(&[], |element| element.value)
@@ -134,6 +134,7 @@ impl<'a> DataView<'a> {
     /// Whether this Data satisfies `interest`. MustBeFresh applies to caches only and is ignored.
     /// Computes the implicit digest only if the Interest's name needs it.
     pub fn satisfies(&self, interest: &InterestView<'_>) -> bool {
+        // The full name of a Data has one more component: its implicit digest.
         if interest.name.component_count() == self.name.component_count() + 1 {
             return interest.name.last().is_some_and(|last| {
                 last.is_implicit_digest()

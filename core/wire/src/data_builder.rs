@@ -7,7 +7,7 @@ use crate::tlv::{self, Writer};
 
 /// A Data to be signed and encoded.
 ///
-/// MetaInfo and Content are left out if they would say no more than their absence.
+/// Encoding omits MetaInfo if all its values are defaults, and Content if it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Data {
     pub name: Name,

@@ -2,7 +2,7 @@ use crate::limits::PACKET_SIZE_MAX;
 use crate::lp::LP_PREFIX_MAX;
 use crate::tlv;
 
-/// Why a stream of TLVs cannot be read any further.
+/// Why the rest of a stream of packets cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// A packet would start with an octet that is not the type of Interest, Data or LpPacket.
@@ -20,8 +20,8 @@ const LP_FRAME_SIZE_MAX: u64 = (PACKET_SIZE_MAX + LP_PREFIX_MAX) as u64;
 /// octets are needed.
 ///
 /// An Interest or Data may have [`PACKET_SIZE_MAX`] octets. An LpPacket may have [`LP_PREFIX_MAX`]
-/// more, because even the largest Data gets a PIT token. The decoder checks whether the length has
-/// its shortest form: framing does not depend on it.
+/// more, because even the largest Data gets a PIT token. Framing also accepts a length that is not
+/// in its shortest form; the decoder then rejects the packet.
 ///
 /// # Errors
 /// [`FrameError`] if framing is lost. The stream cannot be used any more.

@@ -25,7 +25,7 @@ pub struct InterestView<'a> {
     /// InterestLifetime in milliseconds.
     pub lifetime_ms: Option<u64>,
     pub hop_limit: Option<u8>,
-    /// Where Nonce ends in `wire`, if it exists.
+    /// Where Nonce ends in `wire`. Only valid if there is a Nonce.
     nonce_end: u32,
     /// Where Nonce belongs in `wire`: behind Name, CanBePrefix, MustBeFresh and ForwardingHint.
     pub(crate) nonce_position: u32,
@@ -33,7 +33,7 @@ pub struct InterestView<'a> {
     pub(crate) forwarding_hint_at: (u32, u32),
     /// Offset of the Interest's TLV-VALUE in `wire`.
     pub(crate) body_at: u32,
-    /// Offset in `wire` of the end of HopLimit, or of the place where it belongs.
+    /// Where HopLimit ends in `wire`, or where it would be inserted.
     tail_at: u32,
 }
 
@@ -113,9 +113,10 @@ pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result
     if hasher.finalize()[..] == *value { Ok(()) } else { Err(DecodeError::SignatureDigestMismatch) }
 }
 
-/// ApplicationParameters and everything behind them, which most Interests lack.
+/// ApplicationParameters and everything behind them. Most Interests have neither.
 struct InterestTail<'a> {
     parameters: Option<&'a [u8]>,
+    /// The octets that ParametersSha256Digest covers: from ApplicationParameters to the end.
     digested: &'a [u8],
     signature: Option<SignatureView<'a>>,
 }
@@ -126,7 +127,8 @@ impl<'a> InterestTail<'a> {
     fn read(wire: &'a [u8], at: u32, name: NameView<'a>) -> Result<Self, DecodeError> {
         let from = &wire[at as usize..];
         let mut fields = ChildReader::new(from, &INTEREST, tlv::HOP_LIMIT);
-        // Types before HopLimit are out of order here.
+        // Expect no types: a child up to HopLimit is out of order now, and only the slow path of
+        // `take` reports that.
         fields.expected_types = 0;
         let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
         let digested = &from[from.len() - parameters.map_or(0, |value| fields.len_from(value))..];
@@ -234,7 +236,7 @@ impl<'a> InterestView<'a> {
         if name.is_empty() {
             return Err(DecodeError::EmptyName);
         }
-        // The fields end where the packet ends.
+        // The last field ends with the packet, so the offset follows from what is left to read.
         let position = |fields: &ChildReader<'_>| (wire.len() - fields.rest.len()) as u32;
         let mut nonce_place = position(&fields);
         let mut can_be_prefix = false;
@@ -269,6 +271,7 @@ impl<'a> InterestView<'a> {
             hop_limit = Some(limit);
         }
         let tail_at = position(&fields);
+        // Most Interests end here. A digest in the name without parameters is an error, too.
         if !fields.rest.is_empty() || scan.parameters_digests > 0 {
             InterestTail::read(wire, tail_at, name)?.check(name, &scan)?;
         }

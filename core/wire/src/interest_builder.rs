@@ -9,9 +9,11 @@ use crate::tlv::{self, Writer};
 
 /// An Interest to be encoded.
 ///
-/// If there are parameters, encoding adds the ParametersSha256Digest component to the name: in
-/// place of an existing one, or at the end. Receivers reject an Interest with an empty name, or
-/// with a ParametersSha256Digest component but no parameters. Encoding does not check this.
+/// If there are parameters, encoding adds a ParametersSha256Digest component to the name. It takes
+/// the place of an existing one, or comes last.
+///
+/// Receivers reject an Interest with an empty name, or with a ParametersSha256Digest component but
+/// no parameters. Encoding does not check this.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     pub name: Name,
@@ -86,6 +88,7 @@ impl Interest {
         sign: impl FnOnce(&[&[u8]]) -> Result<Vec<u8>, E>,
     ) -> Result<Vec<u8>, E> {
         let parameters = self.application_parameters.as_deref().unwrap_or_default();
+        // In a signed Interest, the digest must be the last component.
         let name = self.name_with_digest(usize::MAX);
         let mut body = Writer::with_capacity(name.value().len() + parameters.len() + 256);
         let digest_at = write_name(&name, &mut body);
@@ -96,6 +99,7 @@ impl Interest {
         let name_portion = &name.value()[..name.value().len() - DIGEST_SIZE - 2];
         let signature = sign(&[name_portion, &body.as_slice()[parameters_at..]])?;
         body.tlv(tlv::INTEREST_SIGNATURE_VALUE, &signature);
+        // The digest covers the signature, and the signature does not cover the digest.
         fill_digest(&mut body, digest_at, parameters_at);
         Ok(finish(&body))
     }

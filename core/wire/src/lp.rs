@@ -16,7 +16,8 @@ const SHORT_TOKEN_SIZE_MAX: usize = 12;
 
 const CACHE_POLICY_NO_CACHE: u64 = 1;
 
-/// Opaque octets by which the neighbour finds its pending Interest: none, or 1 to 32.
+/// Opaque octets that a router attaches to an Interest and receives back with the Data. By them, it
+/// finds its pending Interest. There are 1 to 32 of them, or none if there is no token.
 #[derive(Clone, Copy, Default)]
 pub struct PitToken {
     octets: [u8; PIT_TOKEN_SIZE_MAX],
@@ -89,8 +90,8 @@ impl core::fmt::Debug for PitToken {
     }
 }
 
-/// Why an Interest was not forwarded. `None` is the most severe reason; of the others, a larger
-/// number is more severe.
+/// Why an Interest was not forwarded. The larger the number of a reason, the more severe it is.
+/// [`NackReason::None`] is the most severe, although its number is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NackReason {
     /// No reason given.
@@ -127,7 +128,8 @@ impl NackReason {
         }
     }
 
-    /// The less severe of two reasons: the smaller number, but any other reason before `None`.
+    /// The less severe of two reasons: the one with the smaller number, where 0 counts as the
+    /// largest.
     pub const fn less_severe(self, other: Self) -> Self {
         match (self.code(), other.code()) {
             (0, _) => other,
@@ -138,8 +140,8 @@ impl NackReason {
     }
 }
 
-/// The header fields of an LpPacket that matter only to the link that it crosses. The default is
-/// that of a bare packet.
+/// The header fields of an LpPacket that matter only on one link. [`LpFraming::BARE`] is that of a
+/// packet without an LpPacket around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LpFraming {
     /// Sequence, one per fragment.
@@ -156,8 +158,8 @@ impl LpFraming {
     pub const BARE: Self = Self { sequence: None, frag_index: 0, frag_count: 1, tx_sequence: None };
 }
 
-/// The header fields of an LpPacket that belong to the packet in it. The default is that of a bare
-/// packet.
+/// The header fields of an LpPacket that belong to the packet in it. The default is that of a
+/// packet without an LpPacket around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LpHeader {
     pub pit_token: PitToken,
@@ -172,17 +174,19 @@ pub struct LpHeader {
     pub non_discovery: bool,
 }
 
-/// The meaning of a packet's congestion marks (NDNLPv2, CongestionMark; decision 0016): a set of
-/// kinds, since several routers may have marked the packet. Routers copy the value, so its meaning
-/// reaches the consumer. A router or consumer that knows no kinds treats any of them as congestion.
+/// The congestion marks of a packet (NDNLPv2, CongestionMark; decision 0016). The value is a set of
+/// kinds, one bit each, since several routers may have marked the packet. Routers copy the value,
+/// so the kinds reach the consumer. A router or consumer that knows no kinds treats any value but 0
+/// as congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CongestionMark(u64);
 
 impl CongestionMark {
     pub const NONE: Self = Self(0);
-    /// One mark is a complete signal of congestion, and few packets are marked: NFD's value.
+    /// Few packets are marked, and one mark is a complete signal of congestion. NFD uses this
+    /// value.
     pub const SPARSE: Self = Self(1);
-    /// The share of marked packets states how congested a router is. A single mark says little.
+    /// The share of marked packets says how congested a router is. A single mark says little.
     pub const PROPORTIONAL: Self = Self(2);
 
     #[inline]
@@ -218,9 +222,9 @@ impl CongestionMark {
     }
 }
 
-/// A signal from a router to the router at the other end of one link, about itself and not about a
-/// packet. Links and drivers carry it without interpreting it. A new signal needs a variant here,
-/// its encoding below, and code in the two routers.
+/// A signal from a router to the router at the other end of one link. It is about the sender, not
+/// about a packet. Links and drivers carry it without interpreting it. To add a signal, add a
+/// variant here, its encoding below, and code in the two routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopSignal {
     /// The sender's store has no capacity for Interests that could go elsewhere (Nack-alpha and
@@ -243,8 +247,8 @@ impl HopSignal {
         out.into_vec()
     }
 
-    /// The signal in a field that NDNLPv2 does not assign. A value in another form is no error and
-    /// no signal.
+    /// Parses a field that NDNLPv2 does not assign. A value in another form is ignored: it is not a
+    /// signal, but not an error either.
     fn parse(field: &Element<'_>) -> Option<Self> {
         match field.typ {
             tlv::LP_UNAVAILABLE => tlv::nni(field.value).map(|for_ms| Self::Unavailable { for_ms }),
@@ -254,7 +258,7 @@ impl HopSignal {
 }
 
 impl LpHeader {
-    /// Whether a bare packet would say the same.
+    /// Whether the header is the default, so the packet needs no LpPacket around it.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.pit_token.is_empty()
@@ -266,9 +270,9 @@ impl LpHeader {
             && !self.non_discovery
     }
 
-    /// Writes everything of an LpPacket that precedes a fragment of `fragment_len` octets: type and
+    /// Writes the part of an LpPacket that precedes a fragment of `fragment_len` octets: type and
     /// length of LpPacket, the header fields, type and length of Fragment. Returns the number of
-    /// octets.
+    /// octets written.
     pub fn encode_prefix(
         &self,
         framing: &LpFraming,
@@ -425,7 +429,8 @@ pub struct LpView<'a> {
 impl<'a> LpView<'a> {
     /// Decodes exactly one LpPacket, Interest or Data TLV.
     ///
-    /// Of the packet in an unfragmented LpPacket, only type and length are checked.
+    /// If an LpPacket is not fragmented, its packet must be an Interest or Data of the right
+    /// length. The contents of that packet are not checked.
     ///
     /// # Errors
     /// The packet violates NDNLPv2.
@@ -482,7 +487,7 @@ impl<'a> LpView<'a> {
                 self.fragment_at = body_at + field.value_offset();
                 continue;
             }
-            // Frequent and without meaning.
+            // Padding is frequent, so skip it before the slower checks.
             if field.typ == tlv::LP_PADDING {
                 continue;
             }
@@ -504,7 +509,7 @@ impl<'a> LpView<'a> {
         Ok(())
     }
 
-    /// A field that receivers ignore if they do not know it.
+    /// Reads a field that NDNLPv2 does not assign. Other receivers ignore it.
     #[cold]
     fn read_unassigned_field(&mut self, field: &Element<'a>) {
         match field.typ {
@@ -534,7 +539,7 @@ impl<'a> LpView<'a> {
             tlv::LP_CONGESTION_MARK => header.congestion_mark = field.nni()?,
             tlv::LP_ACK => {
                 eight_octets(field)?;
-                // Acks follow each other, so that all are one range of the body.
+                // All Acks are in one range of the body, since the fields are in order.
                 if self.acks.is_empty() {
                     self.acks_at = field.offset;
                 }
@@ -560,6 +565,7 @@ impl<'a> LpView<'a> {
     }
 
     fn check_fragment(&mut self) -> Result<(), DecodeError> {
+        // Signals and offers count only in a packet without fragment.
         if self.fragment.is_some() {
             (self.signal, self.run_offer) = (None, None);
         }
@@ -609,8 +615,8 @@ const fn is_field(typ: u32) -> bool {
     )
 }
 
-/// NDNLPv2 has its own rule for unrecognised fields: types from 800 to 959 that are divisible by 4
-/// may be skipped.
+/// Checks that an unrecognised field may be skipped. NDNLPv2 has its own rule: types from 800 to
+/// 959 that are divisible by 4 may be.
 fn check_unrecognised(within: u32, element: u32) -> Result<(), DecodeError> {
     if (800..=959).contains(&element) && element.is_multiple_of(4) {
         Ok(())

@@ -21,8 +21,8 @@ impl<'a> PacketView<'a> {
         Self::decode_after(wire, &mut NameHead::default())
     }
 
-    /// The same, after another packet. `head` is the head of that packet's name, and becomes the
-    /// head of this one's.
+    /// Like [`PacketView::decode`], for one of several packets in a row. `head` holds the head of
+    /// the previous packet's name, and receives that of this packet's name.
     ///
     /// # Errors
     /// Those of [`PacketView::decode`]. Afterwards `head` must not be used any more.

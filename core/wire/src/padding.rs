@@ -1,5 +1,5 @@
-//! Padding of link headers, so that several frames have the same length. The system can then send
-//! them in one message (GSO of Linux), which it cuts into datagrams of equal length.
+//! Padding of link headers, so that several frames have the same length. A sender can then pass
+//! them to Linux in one system call (GSO), and the kernel cuts them into datagrams of equal length.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use crate::tlv;
 pub const PADDING_MIN: usize = 4;
 /// The largest padding.
 pub const PADDING_MAX: usize = PADDING_MIN + 252;
-/// The smallest payload of a frame that can be padded. The length fields of shorter frames may
-/// themselves grow.
+/// The smallest payload of a frame that can be padded. In shorter frames, padding could make a
+/// length field longer.
 const PADDED_PAYLOAD_MIN: usize = 253;
 
 /// Octets of a type below 253 and a length from 253 to 65,535.

@@ -6,9 +6,10 @@ const NONCE_TLV_SIZE: usize = 6;
 /// Copies an Interest into `out` as a forwarder sends it, without allocation. Returns the number of
 /// octets, or `None` if `out` is too short.
 ///
-/// Nonce becomes `nonce`, and is inserted if absent. HopLimit becomes `hop_limit` if both exist;
-/// otherwise it is left as it is. With `strip_forwarding_hint`, ForwardingHint is removed.
-/// ApplicationParameters and everything behind them are never changed, so their digest stays valid.
+/// - Nonce becomes `nonce`. If it is absent, it is inserted.
+/// - HopLimit becomes `hop_limit` if both exist. Otherwise it stays as it is.
+/// - ForwardingHint is removed if `strip_forwarding_hint` is set.
+/// - ApplicationParameters and everything behind them never change, so their digest stays valid.
 #[inline(always)]
 pub fn rewrite_interest(
     view: &InterestView<'_>,
@@ -26,7 +27,7 @@ pub fn rewrite_interest(
         }
         _ => copy_changed(view, strips, out)?,
     };
-    // Nonce and everything behind it keep their distance from the end.
+    // Nonce and all later elements keep their distance from the end of the packet.
     let moved = |at: usize| total - (wire.len() - at);
     let nonce_end = moved(view.nonce_at().map_or(view.nonce_position as usize, |at| at + 4));
     out[nonce_end - 4..nonce_end].copy_from_slice(&nonce.to_be_bytes());

@@ -26,8 +26,8 @@ pub const RUN_PREFIX_MAX: usize = 32 * RUN_SPAN_MAX as usize + 32;
 pub struct RunFields<'a> {
     /// Run: bit i, from the least significant, requests the segment i above that of the fragment.
     pub bitmap: u64,
-    /// RunTokens: the PIT tokens of all Interests but the first, each as long as the first one's.
-    /// If absent, all have the token of the first.
+    /// RunTokens: the PIT tokens of all Interests but the first, one after another. Each is as long
+    /// as the first token. If absent, all Interests have the token of the first.
     pub tokens: Option<&'a [u8]>,
 }
 
@@ -69,9 +69,11 @@ impl RunFields<'_> {
         header(out, tlv::LP_FRAGMENT, interest_len, &[])
     }
 
-    /// Whether the fields are valid for a first Interest with this pattern and token length. There
-    /// must be at least two Interests including the first, no segment number that needs more
-    /// octets, and a token for each.
+    /// Whether the fields are valid for a first Interest with this pattern and token length:
+    ///
+    /// - The bitmap includes the first Interest and at least one other.
+    /// - No segment number needs more octets than the first one.
+    /// - If there are tokens, there is one for each of the others.
     pub fn is_valid(&self, pattern: &RunPattern, token_len: usize) -> bool {
         let &Self { bitmap, tokens } = self;
         let last_offset = u64::from(63 - (bitmap | 1).leading_zeros());
@@ -117,9 +119,9 @@ impl RunPattern {
         u64::MAX >> (64 - 8 * self.segment_len as u32)
     }
 
-    /// How far the segment of `other` is above that of `first`, whose pattern this is. `None` if
-    /// `other` cannot be in a run with it: something else differs, or segment and nonce differ by
-    /// different amounts.
+    /// How far the segment number of `other` is above that of `first`, whose pattern this is.
+    /// `None` if the two cannot be in one run: something else differs, segment number and nonce
+    /// differ by different amounts, or the distance is [`RUN_SPAN_MAX`] or more.
     #[inline]
     pub fn offset_of(&self, first: &[u8], other: &[u8]) -> Option<u64> {
         let &Self { segment_at, segment_len, nonce_at, .. } = self;
@@ -131,6 +133,7 @@ impl RunPattern {
         {
             return None;
         }
+        // Everything but segment number and nonce is equal.
         let segment = tlv::nni(&other[segment_at..segment_end])?;
         let offset = segment.checked_sub(self.segment)?;
         let nonce = u32::from_be_bytes(other[nonce_at..nonce_at + 4].try_into().ok()?);
@@ -157,7 +160,7 @@ impl RunPattern {
 pub struct RunOffer {
     /// Most segment numbers that an accepted run covers, up to [`RUN_SPAN_MAX`].
     pub span_max: u8,
-    /// A number that the answer, which is an offer as well, must repeat; 0 requests no answer.
+    /// A number that the answer must repeat; 0 requests no answer. The answer is an offer as well.
     pub question: u32,
     /// The number in the offer that this one answers; 0 if it answers none.
     pub answer: u32,
@@ -179,8 +182,8 @@ impl RunOffer {
         out.into_vec()
     }
 
-    /// The offer in a field of its type. NDNLPv2 does not assign that type, so a value in another
-    /// form is no error and no offer. Further octets are left to future versions.
+    /// Parses a RunOffer field. NDNLPv2 does not assign its type, so a value in another form is
+    /// ignored instead of being an error. Future versions may append octets.
     pub(crate) fn parse(field: &Element<'_>) -> Option<Self> {
         let (value, _) = field.value.split_first_chunk::<OFFER_LEN>()?;
         let &[span, q0, q1, q2, q3, a0, a1, a2, a3] = value;

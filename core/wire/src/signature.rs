@@ -24,7 +24,7 @@ pub enum KeyLocatorView<'a> {
 }
 
 impl<'a> KeyLocatorView<'a> {
-    /// Decodes the TLV-VALUE of a KeyLocator; `None` if it is neither.
+    /// Decodes the TLV-VALUE of a KeyLocator; `None` if it is neither a name nor a digest.
     fn from_value(value: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
         let first = reader.next_element().ok()??;
@@ -133,8 +133,8 @@ impl<'a> SignatureInfoView<'a> {
         let format = if is_of_data { &DATA_FORMAT } else { &INTEREST_FORMAT };
         let mut fields = ChildReader::new(value, format, 0);
         let signature_type = fields.take_nni(tlv::SIGNATURE_TYPE)?;
-        // Only a verifier decides whether a signature is acceptable. A forwarder passes on what it
-        // cannot decode, as NFD does. A verifier then finds no KeyLocator.
+        // Do not reject a KeyLocator that cannot be decoded: a forwarder passes such packets on, as
+        // NFD does. A verifier then finds no KeyLocator.
         let key_locator = fields.take(tlv::KEY_LOCATOR)?;
         let key_locator = key_locator.and_then(KeyLocatorView::from_value);
         let nonce = fields.take(tlv::SIGNATURE_NONCE)?;
@@ -154,7 +154,7 @@ impl<'a> SignatureInfoView<'a> {
         Ok(Self { signature_type, key_locator, nonce, time_ms, seq_num, validity_period, value })
     }
 
-    /// Elements besides the known ones that a decoder may skip, such as AdditionalDescription.
+    /// The elements that this crate does not know, such as AdditionalDescription.
     pub(crate) fn extensions(&self) -> impl Iterator<Item = tlv::Element<'a>> {
         let known = |typ| {
             matches!(

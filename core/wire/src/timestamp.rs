@@ -17,6 +17,7 @@ pub fn parse_timestamp(octets: &[u8]) -> Option<i64> {
     let (year, month, day) = (number(0..4)?, number(4..6)?, number(6..8)?);
     let (hour, minute, second) = (number(9..11)?, number(11..13)?, number(13..15)?);
     let days = days_from_civil(year, month, day);
+    // A day that does not exist, such as 30 February, converts back to another one.
     let exists = (1..=12).contains(&month) && civil_from_days(days) == (year, month, day);
     if !exists || hour > 23 || minute > 59 || second > 59 {
         return None;
@@ -47,8 +48,8 @@ pub fn format_timestamp(unix_s: i64) -> [u8; TIMESTAMP_SIZE] {
     out
 }
 
-/// Days since 1970-01-01 in the proleptic Gregorian calendar. Years start in March here, so that
-/// the leap day is the last day of a year.
+/// Days since 1970-01-01 in the proleptic Gregorian calendar. Inside the function, years start in
+/// March, so the leap day is the last day of a year.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);

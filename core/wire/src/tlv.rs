@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
     /// The next TLV; `None` at the end.
     ///
     /// # Errors
-    /// The octets are no TLV. The reader is at its end afterwards.
+    /// The octets are not a TLV. The reader is then at its end.
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<Element<'a>>, DecodeError> {
         if self.is_empty() {
@@ -198,7 +198,7 @@ impl<'a> Iterator for Reader<'a> {
     }
 }
 
-/// Type, value and total length of the TLV at the start of `input`.
+/// Reads the TLV at the start of `input`: its type, value and total length.
 #[inline(always)]
 pub(crate) fn read_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     // Nearly every element has a type and a length of one octet each.
@@ -228,10 +228,10 @@ fn read_long_element(input: &[u8]) -> Result<(u32, &[u8], usize), DecodeError> {
     Ok((typ, &rest[..length], type_size + length_size + length))
 }
 
-/// Type and value of `wire`, which must be exactly one TLV of any type.
+/// Reads `wire`, which must be exactly one TLV of any type. Returns its type and value.
 ///
 /// # Errors
-/// The octets are no TLV, or [`DecodeError::TrailingOctets`].
+/// The octets are not a TLV, or [`DecodeError::TrailingOctets`].
 #[inline]
 pub fn read_single(wire: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
     let (typ, value, size) = read_element(wire)?;
@@ -254,7 +254,7 @@ pub fn segment(wire: &[u8]) -> Option<u64> {
     }
 }
 
-/// The TLV-VALUE of `wire`, which must be exactly one TLV of type `typ`.
+/// Reads the TLV-VALUE of `wire`, which must be exactly one TLV of type `typ`.
 ///
 /// # Errors
 /// Those of [`read_single`], and [`DecodeError::UnexpectedOuterType`].
@@ -299,10 +299,10 @@ impl ElementFormat {
 }
 
 /// Reads the children of an element in the order of its format. A child that is unrecognised,
-/// repeated or out of order is an error if its type is critical, and skipped otherwise.
+/// repeated or out of order is an error if its type is critical. Otherwise the reader skips it.
 ///
 /// Callers must request every type of the format in order, and must end with
-/// [`ChildReader::finish`]. So the compiler knows at each point which types may follow.
+/// [`ChildReader::finish`]. After inlining, the types that may follow are constants at each call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChildReader<'a> {
     /// The children that have not been read.
@@ -315,13 +315,14 @@ pub(crate) struct ChildReader<'a> {
 }
 
 impl<'a> ChildReader<'a> {
-    /// The children in `rest`. `last` is the type of the one before; 0 if there is none.
+    /// A reader of the children in `rest`. `last` is the type of the child before them; 0 if there
+    /// is none.
     #[inline(always)]
     pub(crate) const fn new(rest: &'a [u8], format: &'static ElementFormat, last: u32) -> Self {
         Self { rest, format, expected_types: format.short_types, last }
     }
 
-    /// The TLV-VALUE of the next child, if that has type `typ`.
+    /// Takes the next child if it has type `typ`. Returns its TLV-VALUE.
     #[inline(always)]
     pub(crate) fn take(&mut self, typ: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         let Some(&next) = self.rest.first() else { return Ok(None) };
@@ -354,8 +355,8 @@ impl<'a> ChildReader<'a> {
         self.take(typ)?.map(|value| decode_nni(typ, value)).transpose()
     }
 
-    /// The number of octets from the start of the child read last, whose TLV-VALUE is `value`, to
-    /// the end. Its type must be below 253.
+    /// The number of octets from the start of the last child to the end of the element. `value` is
+    /// the TLV-VALUE of that child, whose type must be below 253.
     pub(crate) fn len_from(&self, value: &[u8]) -> usize {
         1 + var_number_size(value.len() as u64) + value.len() + self.rest.len()
     }
@@ -366,8 +367,8 @@ impl<'a> ChildReader<'a> {
         if self.rest.is_empty() { Ok(()) } else { self.take_uncommon(0).map(|_| ()) }
     }
 
-    /// Like `take`, if a child must be skipped or has long numbers. Also returns the rest. Type 0
-    /// comes after all others.
+    /// The slow path of `take`, for a child that must be skipped or has long numbers. Also returns
+    /// the rest. Type 0 stands for the end: it comes after all others.
     #[cold]
     fn take_uncommon(mut self, typ: u32) -> Result<(Option<&'a [u8]>, &'a [u8]), DecodeError> {
         let requested_rank = self.format.rank(typ).unwrap_or(usize::MAX);
@@ -479,7 +480,8 @@ impl Writer {
         let length = (self.octets.len() - length_at - 1) as u64;
         let size = var_number_size(length);
         if size > 1 {
-            // Most values are short. A longer length field moves the value back.
+            // Most values are short, so one octet was reserved. Move a long value back to make
+            // space.
             self.octets.splice(length_at..length_at, core::iter::repeat_n(0, size - 1));
         }
         write_var_number(length, &mut self.octets[length_at..]);

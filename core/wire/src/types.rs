@@ -82,7 +82,8 @@ types! {
     LP_RUN_TOKENS = 959, "RunTokens";
 }
 
-/// Whether an element of this type must be understood: types up to 31 and all odd ones.
+/// Whether a decoder must reject an element of this type that it does not recognise. That is so for
+/// types up to 31 and for all odd types.
 #[inline]
 pub const fn is_critical(typ: u32) -> bool {
     typ <= 31 || typ & 1 == 1

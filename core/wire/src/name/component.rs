@@ -62,7 +62,8 @@ impl<'a> ComponentView<'a> {
         self.typ as u32 == tlv::PARAMETERS_SHA256_DIGEST_COMPONENT
     }
 
-    /// The value as a non-negative integer, for any type; `None` if it is none.
+    /// The value as a non-negative integer, for any type of component; `None` if its length does
+    /// not fit.
     #[inline]
     pub fn as_number(&self) -> Option<u64> {
         tlv::nni(self.value)

@@ -21,8 +21,8 @@ pub const DIGEST_SIZE: usize = 32;
 
 /// A validated Name: the octets of its TLV-VALUE, borrowed.
 ///
-/// Equality and hash are those of the octets. Numbers have their shortest form, so the order of the
-/// octets is the canonical order of names.
+/// Two names are equal if their octets are. TLV numbers have their shortest form, so the order of
+/// the octets is the canonical order of names.
 #[derive(Clone, Copy, Default)]
 pub struct NameView<'a> {
     value: &'a [u8],
@@ -40,8 +40,8 @@ pub(crate) struct NameScan {
     pub(crate) parameters_digest_at: usize,
 }
 
-/// All but the last component of the name of the packet decoded before. The next packet often
-/// belongs to the same object, and this part of its name need not be checked again.
+/// All but the last component of the previous packet's name. The next packet often belongs to the
+/// same object. Then this part of its name need not be checked again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NameHead<'a> {
     value: &'a [u8],
@@ -53,23 +53,23 @@ impl<'a> NameHead<'a> {
     /// No head: the next packet is the first.
     pub const NONE: Self = Self { value: &[], count: 0, is_repeated: false };
 
-    /// The octets of its components. Empty if there is no head, because the name has only one
-    /// component or a parameters digest.
+    /// The octets of its components. They are empty if there is no head, because the name has only
+    /// one component or has a parameters digest.
     #[inline]
     pub const fn value(&self) -> &'a [u8] {
         self.value
     }
 
-    /// Whether the packet before had the same head.
+    /// Whether the two latest packets had the same head.
     #[inline]
     pub const fn is_repeated(&self) -> bool {
         self.is_repeated
     }
 
-    /// Scans a name, and becomes its head.
+    /// Scans a name, and makes `self` the head of that name.
     #[inline(always)]
     pub(crate) fn scan(&mut self, value: &'a [u8]) -> Result<NameScan, DecodeError> {
-        // The fast path: only the last component differs, and it is short and no digest.
+        // The fast path: only the last component differs, and it is short and not a digest.
         if let Some((head, [3..=252, length @ 0..=252, last @ ..])) =
             value.split_at_checked(self.value.len())
             && last.len() == usize::from(*length)
@@ -103,7 +103,8 @@ impl NameScan {
     #[inline]
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {
         let mut scan = Self::default();
-        // Separate from `scan`, whose address escapes: these stay in registers.
+        // Local variables stay in registers. The fields of `scan` do not, since its address
+        // escapes.
         let (mut count, mut last, mut rest) = (0, value, value);
         loop {
             // Nearly every component has a type and a length of one octet each.
@@ -233,7 +234,7 @@ impl<'a> NameView<'a> {
     /// Whether `name` starts with all components of this name. A name is a prefix of itself.
     #[inline]
     pub fn is_prefix_of(self, name: NameView<'_>) -> bool {
-        // A common octet prefix that ends at the end of a name ends at a component boundary.
+        // It is enough to compare octets: the end of `self` is a component boundary in both names.
         name.value.starts_with(self.value)
     }
 

@@ -134,7 +134,8 @@ impl FromStr for Name {
     fn from_str(text: &str) -> Result<Self, NameUriError> {
         let text = text.strip_prefix("ndn:").unwrap_or(text);
         let path = match text.strip_prefix("//") {
-            // Text between two slashes and the next one is an authority, which names do not have.
+            // The text from two slashes to the next slash is an authority. Names have none: skip
+            // it.
             Some(authority) => authority.split_once('/').map_or("", |(_, path)| path),
             None => text.strip_prefix('/').unwrap_or(text),
         };
@@ -213,6 +214,7 @@ fn unescape(text: &str) -> Result<Vec<u8>, NameUriError> {
             _ => value.push(*octet),
         }
     }
+    // A component of periods has three more in its URI, so that it differs from `.` and `..`.
     if value.iter().all(|&octet| octet == b'.') {
         if value.len() < 3 {
             return Err(NameUriError::Periods);
