@@ -24,8 +24,8 @@ impl Backoff {
         if delay_ns < self.max_ns { delay_ns } else { self.max_ns }
     }
 
-    /// The same with jitter: a random half to all of the delay. So the clients of a server do not
-    /// all retry at the same moment.
+    /// Like [`Self::delay_ns`] with jitter: a random time between half of the delay and all of it.
+    /// So the clients of a server do not all retry at the same moment.
     pub fn jittered_ns(&self, failure: u32, rng: &mut Rng) -> u64 {
         let half_ns = self.delay_ns(failure) / 2;
         half_ns + (half_ns as f64 * rng.unit()) as u64

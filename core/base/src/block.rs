@@ -23,7 +23,8 @@ pub(crate) struct Header {
 
 const _: () = assert!(size_of::<Header>() == HEADER_BYTES);
 
-/// Half of the range, so that the check after an increment still comes before an overflow.
+/// Half of the range. The check comes after an increment, so other threads may exceed the limit for
+/// a moment without an overflow.
 const HOLDERS_MAX: u32 = u32::MAX / 2;
 
 impl Header {
@@ -125,8 +126,8 @@ impl Header {
     /// The caller must be a holder.
     #[inline]
     pub(crate) unsafe fn retain(block: NonNull<Self>) {
-        // Relaxed: a new holder is made from an existing one, which keeps the block alive.
-        // SAFETY: alive, since the caller is a holder.
+        // Relaxed: a new holder is made from an existing one, which keeps the block alive. SAFETY:
+        // alive, since the caller is a holder.
         let before = unsafe { block.as_ref() }.holders.fetch_add(1, Ordering::Relaxed);
         if before > HOLDERS_MAX {
             // SAFETY: as above.
@@ -140,8 +141,8 @@ impl Header {
     /// The caller must be a holder.
     #[inline]
     pub(crate) unsafe fn is_sole_holder(block: NonNull<Self>) -> bool {
-        // Acquire: all reads by former holders must be complete.
-        // SAFETY: alive, since the caller is a holder.
+        // Acquire: all reads by former holders must be complete. SAFETY: alive, since the caller is
+        // a holder.
         unsafe { block.as_ref() }.holders.load(Ordering::Acquire) == 1
     }
 
@@ -208,7 +209,8 @@ pub(crate) fn closed_marker() -> *mut Header {
 }
 
 impl PoolShared {
-    /// Takes back a block that no packet holds any more. May be called on any thread.
+    /// Takes back a block that no packet holds any more, on any thread. Pushes it on the return
+    /// stack, or frees it if the stack is full or the pool is closed.
     ///
     /// # Safety
     /// `block` must come from the pool of `shared`, and the caller must be its only holder. It no

@@ -8,10 +8,10 @@ const COUNTERS: usize = 128;
 const COUNTERS_PER_WORD: u32 = 16;
 /// The largest value of a counter. A counter that reaches it stays there.
 const COUNTER_MAX: u64 = 15;
-/// One hash has no bits for more probes.
+/// Most probes for a hash: eight of 7 bits each, taken from 64 bits.
 const PROBES_MAX: usize = 8;
 
-/// The factor of memory that another probe must save to be worth its time.
+/// The factor by which another probe must reduce memory to be worth its time.
 const PROBE_GAIN_MIN: f64 = 1.02;
 
 /// A cache line of counters.
@@ -111,8 +111,7 @@ impl CountingBloom {
 
     /// Removes a hash that was inserted before.
     ///
-    /// It must never be called for a hash that is not in the filter: the filter would forget
-    /// others.
+    /// Never call it for a hash that is not in the filter: the filter would forget others.
     #[inline]
     pub fn remove(&mut self, hash: u64) {
         debug_assert!(self.contains(hash), "only what was added can be removed");
@@ -128,7 +127,7 @@ impl CountingBloom {
         }
     }
 
-    /// Whether the hash may be in the filter. If false, it is not.
+    /// Whether the hash may be in the filter. If this returns false, it is certainly not.
     #[inline]
     pub fn contains(&self, hash: u64) -> bool {
         let (block, mut bits) = self.block_and_probes(hash);

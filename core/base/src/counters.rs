@@ -95,7 +95,7 @@ pub trait Counters: Default {
     }
 }
 
-/// Statistics that shards count separately and the router reports as one.
+/// Statistics that each shard counts separately. The router reports their sum.
 pub trait Merge {
     /// Adds what another shard counted.
     fn merge(&mut self, other: &Self);
@@ -191,8 +191,7 @@ mod tests {
     counters! {
         #[derive(Copy)]
         struct Table {
-            /// All of them,
-            /// over time.
+            /// All of them, over time.
             all: Total, "all"{"of" = "them"}, status 6;
             /// Now.
             now: Now;

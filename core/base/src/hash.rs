@@ -1,7 +1,7 @@
 use core::fmt;
 
-/// The key of the hash of names. Strangers choose the names, so a router draws a new key at every
-/// start.
+/// The secret key of the hash of names. Without it, an attacker could choose names that all have
+/// the same hash. The caller draws it at random.
 #[derive(Copy, Clone)]
 pub struct HashKey([u64; 2]);
 
@@ -11,7 +11,7 @@ impl HashKey {
         Self(key)
     }
 
-    /// A hasher without input so far.
+    /// A hasher that has had no input yet.
     #[inline]
     pub fn hasher(&self) -> NameHasher {
         NameHasher { state: SipState::new(self.0), tail: 0, length: 0 }

@@ -18,20 +18,20 @@ use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 /// 2. **Return.** The thread that drops the last [`Packet`] of a block pushes the block on the
 ///    pool's return stack: one compare-and-swap, no lock. The owner takes the whole stack with one
 ///    swap.
-/// 3. **Recycle.** [`Pool::recycle`] and [`Packet::share`] do without locked instructions if the
-///    packet has no other holder, as nearly all have in a router.
+/// 3. **Recycle.** [`Pool::recycle`] and [`Packet::share`] need no locked instructions if the
+///    packet has no other holder. In a router, that is so for nearly all packets.
 /// 4. **Limits.** Free lists and return stack hold half of `cached_bytes_max` each. The pool frees
 ///    blocks of other classes first, as those may be out of use.
 ///
 /// Without a [`SpanSource`], blocks come from the global allocator. With one, the pool cuts them
-/// off *spans* (`span.rs`): aligned pieces of memory that hold blocks of one class. A span goes
-/// back to the source once all of its blocks are free, so memory moves between classes and between
+/// off *spans* (`span.rs`): aligned areas of memory that hold blocks of one class. A span goes back
+/// to the source once all of its blocks are free, so memory moves between classes and between
 /// pools. Blocks of more than a sixteenth of a span come from the global allocator all the same.
 ///
-/// Example: a router's store fills with Data of 8 KiB, then with Data of 1 KiB. The old packets are
-/// evicted one by one. When the last block of a span is free, the span returns to the source and is
-/// cut into blocks of 1 KiB. If a few old packets stay and hold many spans that are nearly empty
-/// ([`Pool::is_fragmented`]), the owner moves them with [`Pool::compact`].
+/// Example: a router's store fills with Data of 8 KiB, then with Data of 1 KiB. The store evicts
+/// the old packets one by one. When the last block of a span is free, the pool returns the span to
+/// the source and can cut it into blocks of 1 KiB. If a few old packets keep many nearly empty
+/// spans in use ([`Pool::is_fragmented`]), the owner moves them with [`Pool::compact`].
 ///
 /// Packets may outlive their pool: dropping it marks the return stack as closed, and the last
 /// holder of each block or span frees it.
@@ -45,7 +45,7 @@ pub struct Pool {
     /// Where the search for a block to free starts.
     victim_class: usize,
     spans: Option<Spans>,
-    /// The source had no span the last time the pool requested one.
+    /// Whether the source had no span the last time the pool requested one.
     is_out_of_spans: bool,
 }
 
@@ -115,8 +115,8 @@ impl Pool {
         packet.freeze(bytes.len())
     }
 
-    /// Drops a packet. If it is the last holder of a block of this pool, the block is free at once.
-    /// That needs no locked instruction, unlike the return stack.
+    /// Drops a packet. If it is the last holder of a block of this pool, the block goes to the free
+    /// list at once. Unlike the return stack, that needs no locked instruction.
     #[inline(always)]
     pub fn recycle(&mut self, packet: Packet) {
         if let Some(block) = packet.into_block_of(self.shared) {
@@ -126,8 +126,8 @@ impl Pool {
         }
     }
 
-    /// Whether packets occupy much more memory than they need, because they lie in spans that are
-    /// nearly empty. See [`Self::compact`]. Never true without spans.
+    /// Whether packets use much more memory than they need, because they lie in nearly empty spans.
+    /// Then call [`Self::compact`] for some of them. Never true without spans.
     #[inline]
     pub fn is_fragmented(&self) -> bool {
         self.spans.as_ref().is_some_and(Spans::is_fragmented)
@@ -146,7 +146,7 @@ impl Pool {
     }
 
     /// Moves a packet out of a span of this pool that is at most half full, so that the span can be
-    /// reused. Leaves packets with other holders, and those in fuller spans, where they are.
+    /// reused. Does not move packets with other holders, or in fuller spans.
     pub fn compact(&mut self, packet: &mut Packet) {
         // SAFETY: the pool is a holder of `PoolShared`; a block of it alone is looked at.
         let is_sparse = self.spans.as_ref().is_some_and(|spans| unsafe {
@@ -189,7 +189,7 @@ impl Pool {
         // SAFETY: the pool is a holder of `PoolShared`.
         let span_bytes = unsafe { self.shared.as_ref() }.span_bytes;
         match &mut self.spans {
-            // First what needs no memory access outside the current span.
+            // First try the current span: that touches no other memory.
             Some(spans) if fits_in_span(span_bytes, class::class_bytes(class)) => {
                 match spans.take_from_current(class, self.shared) {
                     Some(block) => block,
@@ -307,9 +307,8 @@ impl Drop for Pool {
             spans.retain_all();
         }
         // AcqRel: see what other threads did with the blocks that they returned, and let them see
-        // the retained spans when they find the stack closed.
-        // SAFETY: the pool is a holder of `PoolShared`. From the swap on, no block is pushed on the
-        // stack.
+        // the retained spans when they find the stack closed. SAFETY: the pool is a holder of
+        // `PoolShared`. From the swap on, no block is pushed on the stack.
         let returned =
             unsafe { self.shared.as_ref() }.returned.swap(closed_marker(), Ordering::AcqRel);
         self.release_chain(returned);

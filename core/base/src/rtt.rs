@@ -8,7 +8,7 @@ pub struct RttConfig {
     pub initial_rto_ns: u64,
     pub rto_min_ns: u64,
     pub rto_max_ns: u64,
-    /// How many deviations the timeout exceeds the smoothed time by (`K` in RFC 6298).
+    /// The number of deviations by which the timeout exceeds the smoothed time (`K` in RFC 6298).
     pub deviations: u64,
 }
 
@@ -83,7 +83,7 @@ impl RttEstimator {
         self.set_rto(smoothed.saturating_add(deviation.max(smoothed / MARGIN_DIVISOR)));
     }
 
-    /// The timeout has expired: doubles it until the next sample.
+    /// Doubles the timeout after it has expired. The next sample computes it again.
     pub fn back_off(&mut self) {
         self.set_rto(self.rto_ns.saturating_mul(BACKOFF));
     }

@@ -9,7 +9,8 @@ pub const SHA256_LANES: usize = 16;
 const BLOCK: usize = 64;
 
 /// The SHA-256 digests (FIPS 180-4) of sixteen messages of any lengths, or `None` on a processor
-/// without AVX-512. Takes as long as the longest message: messages of similar length gain most.
+/// without AVX-512. The call takes as long as the longest message needs, so messages of similar
+/// length gain most.
 pub fn sha256_lanes(messages: &[&[u8]; SHA256_LANES]) -> Option<[[u8; 32]; SHA256_LANES]> {
     #[cfg(target_arch = "x86_64")]
     if avx512::is_available() {

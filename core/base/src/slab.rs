@@ -3,8 +3,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Index, IndexMut};
 
-/// Dense storage whose entries are identified by small integers. The index of a removed entry is
-/// reused, the latest one first.
+/// Dense storage that identifies its entries by small integers. A new entry reuses the index of the
+/// entry that was removed last.
 ///
 /// Memory grows like that of a `Vec` and is never given back, so a slab at its working size
 /// allocates nothing. An entry takes `size_of::<Option<T>>()` bytes. That is the size of `T` itself

@@ -20,8 +20,8 @@ pub(crate) struct Spans {
     used_bytes: usize,
 }
 
-/// Spans that are not full may waste one part in this many of the bytes in use, plus this number of
-/// spans. Spans that are being filled come in addition.
+/// Spans that are not full may waste one part in `WASTE_DIVISOR` of the bytes in use, plus
+/// `WASTED_SPANS_MAX` spans. Spans that are being filled do not count.
 const WASTE_DIVISOR: usize = 32;
 const WASTED_SPANS_MAX: usize = 8;
 
@@ -30,9 +30,9 @@ const WASTED_SPANS_MAX: usize = 8;
 struct ClassSpans {
     /// Blocks are taken from this span until it is full.
     current: Option<NonNull<Span>>,
-    /// After that, from the span that has had space for longest. The others are left alone: their
-    /// blocks may be returned as well, and then they are free. A span that is gone leaves `None`
-    /// here.
+    /// When `current` is full, the span that has had space for longest becomes the next one. The
+    /// others rest: if their last blocks are returned as well, the whole span is free. A span that
+    /// is gone leaves `None` here.
     with_room: VecDeque<Option<NonNull<Span>>>,
     /// The position of the first element of `with_room`.
     first_position: u64,
@@ -115,7 +115,8 @@ impl Spans {
         Some(block)
     }
 
-    /// The same. Takes another span, or a new one, if the current one is full.
+    /// Like [`Self::take_from_current`]. If the current span is full, continues with another span
+    /// that has space, or with a new one.
     pub(crate) fn take(
         &mut self,
         class: usize,

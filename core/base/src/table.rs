@@ -127,8 +127,8 @@ impl Table {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Bytes that the table may need in addition for this number of further entries. When it grows,
-    /// the old lines exist until all entries are in the new ones.
+    /// The most additional bytes that this number of further entries may need. They include all new
+    /// lines, because the old lines exist until all entries are in the new ones.
     pub fn growth_bytes(&self, entries: usize) -> usize {
         let mut lines = self.lines.len();
         while Self::len_max(lines) < self.len + entries {
@@ -288,7 +288,8 @@ impl Table {
         }
     }
 
-    /// An entry behind line `hole` whose home is there or before.
+    /// Finds an entry in a later line whose home is line `hole` or an earlier one. It may move to
+    /// `hole`.
     fn find_displaced(&self, hole: usize) -> Option<(usize, usize)> {
         let mask = self.lines.len() - 1;
         let mut at = self.next_line(hole);

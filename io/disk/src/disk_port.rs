@@ -118,7 +118,8 @@ pub(crate) struct DiskPort {
 }
 
 impl DiskPort {
-    /// For at most `depth` operations at a time. Keeps `pool_bytes` of packet blocks for reads.
+    /// A port for at most `depth` operations at a time. It keeps up to `pool_bytes` of packet
+    /// blocks for reads.
     pub(crate) fn new(
         backend: Box<dyn Backend>,
         shared: Arc<DiskShared>,
@@ -211,14 +212,15 @@ impl DiskPort {
         self.free.len() == self.running.len()
     }
 
-    /// After an error of the backend, the disk is unusable for all shards.
+    /// Marks the disk as unusable for all shards after an error of the backend.
     fn check_backend(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
             self.shared.mark_dead(&error);
         }
     }
 
-    /// Reports a failure of all operations of a dead disk. Their buffers stay with the backend.
+    /// Reports all operations of a dead disk: delayed outcomes as they are, others as failed. Their
+    /// buffers stay with the backend.
     fn fail_all(&mut self) {
         while let Some(Reverse(answer)) = self.delayed.pop() {
             self.outcomes.push((answer.id, answer.outcome));
@@ -232,7 +234,7 @@ impl DiskPort {
         RecordLocation { store_id: self.shared.store_id, offset, sequence }
     }
 
-    /// Reports an outcome now, or when a paced or stalled disk would.
+    /// Reports an outcome now, or at the time at which a paced or stalled disk would report it.
     fn answer_or_delay(&mut self, running: &RunningOp, outcome: DiskOutcome) {
         let RunningOp { id, due, .. } = *running;
         let stalled_until = self.shared.answer_delay.stalled_until();
@@ -240,7 +242,7 @@ impl DiskPort {
         let Some(now) = until.map(|_| Instant::now()).filter(|&now| until > Some(now)) else {
             return self.outcomes.push((id, outcome));
         };
-        // Not delayed until the end of the stall, which may be cancelled.
+        // Do not store the end of the stall: the stall may be cancelled.
         self.delayed_count += 1;
         let due = due.unwrap_or(now);
         self.delayed.push(Reverse(DelayedAnswer { due, number: self.delayed_count, id, outcome }));
@@ -335,7 +337,7 @@ impl DiskPort {
         reaped.and(finished)
     }
 
-    /// A transfer has ended: continues the operation, or ends it.
+    /// Handles the end of a transfer: continues the operation with the rest, or ends it.
     fn on_completion(&mut self, done: Completion) -> io::Result<()> {
         let Completion { token, buffer, result } = done;
         let running = self.running[token as usize].take();
@@ -352,6 +354,7 @@ impl DiskPort {
                 self.complete(&running, buffer, DiskOutcome::Failed(failure(errno)));
                 return Ok(());
             }
+            // A write that makes no progress has failed, although the system reports no error.
             Ok(0) if is_write && running.done < running.len => {
                 self.shared.record_failure(is_write, running.offset, libc::EIO);
                 self.complete(&running, buffer, DiskOutcome::Failed(DiskFailure::Io));

@@ -29,7 +29,7 @@ impl Doorbell {
         }
     }
 
-    /// The owner will look for outcomes next.
+    /// Prepares for the next signal. The owner must call it before it looks for outcomes.
     pub(crate) fn clear(&self) {
         self.is_ringing.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::LockHolder;
 
-/// How long to wait for a holder that is alive or unknown, as it may be about to exit.
+/// How long to wait for a holder that is alive or unknown. It may be about to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How long to wait if the holder is dead: the kernel still completes its disk operations.
@@ -16,7 +16,7 @@ const DEAD_HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub enum LockOutcome {
     Acquired,
-    /// Another process holds the lock: which one, if known.
+    /// Another process holds the lock. The process is `None` if it is not known.
     HeldByOther(Option<LockHolder>),
 }
 

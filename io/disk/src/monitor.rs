@@ -56,7 +56,7 @@ impl DiskShared {
         self.death.get().is_some()
     }
 
-    /// Nothing can be read or written any more. Wakes every shard.
+    /// Marks the disk as unusable for good, and wakes every shard.
     pub(crate) fn mark_dead(&self, error: &io::Error) {
         let _ = self.death.set(error.to_string());
         self.bells.iter().for_each(|bell| bell.ring());
@@ -75,7 +75,8 @@ impl DiskShared {
         }
     }
 
-    /// The device may still use the file. The lock ends when the kernel closes it.
+    /// Leaves the lock to the kernel, since the device may still use the file. The lock ends when
+    /// the kernel closes the file.
     pub(crate) fn abandon_lock(&self) {
         self.is_lock_abandoned.store(true, Ordering::Release);
     }
@@ -84,13 +85,13 @@ impl DiskShared {
 impl Drop for DiskShared {
     fn drop(&mut self) {
         if !self.is_lock_abandoned.load(Ordering::Acquire) {
-            // Otherwise a closed ring would keep the file, and its lock, for some time.
+            // Unlock explicitly: a closed ring would keep the file, and its lock, for some time.
             let _ = self.lock.unlock();
         }
     }
 }
 
-/// Names the limit that was reached, which the system's own text does not.
+/// Names the limit that was reached. The system's own text does not.
 fn limit_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::FileTooLarge => {
@@ -142,7 +143,7 @@ impl Counters {
     }
 }
 
-/// What the engine of one disk has done.
+/// Counters of the operations of one disk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounters {
     pub reads: u64,

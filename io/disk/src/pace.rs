@@ -35,6 +35,7 @@ impl Pacer {
                 Some(rng) => self.service.mul_f64(-(1.0 - rng.unit()).ln()),
             };
         }
+        // The server that is idle first takes the operations.
         let first = self.servers.iter_mut().min().expect("there is a server");
         *first = (*first).max(now) + service;
         *first

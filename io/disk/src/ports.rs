@@ -89,11 +89,12 @@ impl DiskPorts {
     }
 
     /// Waits for operations in progress, at most `within`. The thread that submitted them must call
-    /// it: io_uring accepts no other, and nothing completes for others. Returns false if a device
-    /// did not respond. Then the buffers that it may still write to and the lock are left to it.
+    /// it, because io_uring accepts no other. Returns false if a device did not respond. Then its
+    /// buffers are leaked, since it may still write to them, and the lock stays until it responds.
     pub fn close(mut self, within: Duration) -> bool {
         let until = Instant::now() + within;
-        // A disk that hangs does not take time from the others.
+        // `&` closes every port, even after one has failed. A disk that hangs uses up the time, but
+        // the others still collect the operations that have ended.
         self.ports.iter_mut().fold(true, |all_ended, port| all_ended & port.close(until))
     }
 }

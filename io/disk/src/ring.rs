@@ -60,7 +60,7 @@ impl WorkerShare {
                 tracing::info!(
                     %error,
                     "io_uring has its own bound of operations that wait for disks at a time, four \
-                     for each processor: that it can be set takes Linux 5.15"
+                     for each processor; raising it requires Linux 5.15"
                 );
             });
         }
@@ -182,8 +182,8 @@ fn build_ring(entries: u32) -> io::Result<IoUring> {
     newer.or_else(|_| IoUring::builder().setup_r_disabled().dontfork().build(entries))
 }
 
-/// Whether operations can be submitted at all: a filter of system calls may permit creating rings
-/// but not using them. The ring is not enabled yet, so the system must say so.
+/// Checks that operations can be submitted at all: a filter of system calls may permit creating
+/// rings but not using them. The ring is not enabled yet, so success is the error `EBADFD`.
 fn check_entry_allowed(ring: &Submitter<'_>) -> io::Result<()> {
     // SAFETY: nothing is submitted, and there is no signal mask to point to.
     match unsafe { ring.enter::<()>(0, 0, 0, None) } {
@@ -192,8 +192,8 @@ fn check_entry_allowed(ring: &Submitter<'_>) -> io::Result<()> {
     }
 }
 
-/// Registers the buffers that are kept. If that fails, for instance because the user may not lock
-/// so much memory, the kernel maps them for each operation.
+/// Registers the buffers that are kept. That may fail, for instance because the user may not lock
+/// enough memory. Then the kernel maps the buffers for each operation.
 fn register(ring: &IoUring, buffers: &Buffers) -> bool {
     let kept: Vec<_> = buffers
         .pooled()
@@ -246,7 +246,7 @@ impl Backend for RingBackend {
         }
         self.enter(None)?;
         if !self.ring.submission().is_empty() {
-            // The kernel was short of memory, for instance. Try again in the next turn.
+            // The kernel did not take all, for instance for lack of memory. Retry in the next turn.
             self.bell.ring();
         }
         Ok(())
@@ -257,9 +257,9 @@ impl Backend for RingBackend {
         let has_deferred = submission.taskrun() || submission.cq_overflow();
         drop(submission);
         if has_deferred {
-            // The doorbell has been signalled for these completions, and would be once more when
-            // they are fetched. That costs the thread one extra turn before it sleeps. Suppress it
-            // if nothing else can complete.
+            // The kernel has signalled the doorbell for these completions, and signals it again
+            // when `enter` fetches them. That costs the thread one extra turn before it sleeps.
+            // Suppress the second signal if nothing else can complete.
             let is_last = self.under_way == 1;
             if is_last {
                 self.ring.completion().disable_eventfd();
@@ -317,8 +317,8 @@ mod tests {
         let (file, bell) = (tempfile::tempfile().unwrap(), Arc::new(Doorbell::new().unwrap()));
         let use_one = || {
             let mut ring = RingBackend::start(&file, &Buffers::new(DEPTH), DEPTH, &bell)?;
-            // The limit applies from the first operation on.
-            // SAFETY: the operation does nothing and uses no memory.
+            // The limit applies from the first operation on. SAFETY: the operation does nothing and
+            // uses no memory.
             unsafe { ring.ring.submission().push(&opcode::Nop::new().build()) }.unwrap();
             ring.enter(None)?;
             io::Result::Ok(ring)

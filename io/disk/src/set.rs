@@ -105,7 +105,8 @@ fn open_all(
         warnings.push(OpenWarning::NewDisk { path: disk.path.clone() });
     }
     let mut set = DiskSet { disks: Vec::new(), hash_key: identity.hash_key, store_id, warnings };
-    // The first disk comes last. While it does not list the others, they are not missed.
+    // Write the first disk last. Until then it does not list new disks, so a start with it alone
+    // does not report them as missing.
     let together = disks.into_iter().zip(configs).zip(plan).rev();
     for ((disk, config), superblock) in together {
         let superblock = Superblock { store_id, ..superblock };
@@ -146,7 +147,7 @@ fn check_configs(configs: &[DiskFileConfig], shards: u32) -> Result<(), OpenErro
     Ok(())
 }
 
-/// What is wrong with the configuration of an experiment.
+/// The error in the configuration of an experiment, if there is one.
 #[cfg(feature = "lab")]
 fn lab_config_error(config: &DiskFileConfig) -> Option<&'static str> {
     match &config.pace {
@@ -168,7 +169,8 @@ fn lab_config_error(_config: &DiskFileConfig) -> Option<&'static str> {
     None
 }
 
-/// Rejects disks of several sets, in another order, or if some are missing.
+/// Rejects disks that belong to different sets or come in another order, and sets with a disk
+/// missing.
 fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
     let mut first: Option<(&OpenDisk, &Superblock)> = None;
     let mut count = 0;
@@ -184,7 +186,8 @@ fn check_membership(disks: &[OpenDisk]) -> Result<(), OpenError> {
         }
         count = count.max(superblock.disks);
     }
-    // A file that had to be created is no new disk: the real one may not be mounted.
+    // A file that was just created in place of a known disk counts as missing: the real one may be
+    // on a file system that is not mounted.
     let new = disks.iter().take(count as usize).position(|disk| disk.is_new);
     let named = disks.len() as u32;
     let missing = new.map(|at| at as u32).or_else(|| (named < count).then_some(named));
@@ -201,7 +204,7 @@ fn random() -> Result<u64, OpenError> {
     getrandom::u64().map_err(|error| OpenError::Random(error.to_string()))
 }
 
-/// What all disks of a set share.
+/// The identifiers and keys that all disks of a set share.
 struct SetIdentity {
     set_id: u64,
     store_id: u64,
@@ -235,6 +238,8 @@ impl SetIdentity {
     ) -> Result<Superblock, OpenError> {
         let before = disk.superblock.as_ref();
         let bytes = target_bytes(disk, config)?;
+        // Blocks smaller than the alignment that is required now do not fit. Then
+        // `check_layout_unchanged` rejects the disk.
         let alike = before.filter(|before| before.block_bytes.is_multiple_of(disk.block_bytes));
         let region_bytes = config
             .region_bytes

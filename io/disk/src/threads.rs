@@ -57,8 +57,8 @@ impl DiskThreads {
                     tracing::warn!(
                         %error,
                         disk,
-                        "only {number} of {threads} threads for a disk: as many operations at a \
-                         time; raise the limit of threads (ulimit -u, pids.max)"
+                        "started only {number} of {threads} threads for a disk, which limits its \
+                         operations at a time; raise the limit of threads (ulimit -u, pids.max)"
                     );
                     break;
                 }
