@@ -51,7 +51,8 @@ impl Exposition {
     }
 }
 
-/// The text format has no units and no end marker, and a counter has the name of its samples.
+/// Converts OpenMetrics to the text format. That has no units and no end marker, and the name of a
+/// counter is the name of its samples, with `_total`.
 fn to_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     // The help line precedes the type line, which determines the name for both.

@@ -2,9 +2,9 @@
 
 use crate::counters::Merge;
 
-/// Counts of values, such as times in nanoseconds, in buckets that widen with the value. Each power
-/// of two is divided into `PARTS` buckets. `PARTS` must be a power of two. The last of the
-/// `BUCKETS` also counts all larger values. Allocates nothing.
+/// Counts values, such as times in nanoseconds, in buckets that widen with the value. `PARTS`
+/// buckets divide each power of two; `PARTS` must be a power of two itself. The last of the
+/// `BUCKETS` also counts all larger values. A histogram allocates nothing.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const PARTS: usize, const BUCKETS: usize> {
     counts: [u64; BUCKETS],

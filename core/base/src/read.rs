@@ -8,7 +8,8 @@ use core::str::FromStr;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-/// Reads text, or a number in its place, by `FromStr`. `expected` describes the value in errors.
+/// Reads a value that may be written as text or as a number, and parses it with `FromStr`.
+/// `expected` describes the value in errors.
 pub fn text_or_number<'de, T, D>(from: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,

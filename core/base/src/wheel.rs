@@ -174,7 +174,7 @@ impl TimerWheel {
     /// The first slot that is not empty, and its first tick.
     #[inline]
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
-        // All timers of a level expire before all timers of the level above.
+        // All timers of a level expire before those of the levels above.
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
         // Slots before the present one are empty.
         let slot = self.occupied[level].trailing_zeros();
@@ -198,7 +198,7 @@ impl TimerWheel {
         expired[first..].sort_unstable_by_key(|&key| (self.timers[key as usize].deadline, key));
     }
 
-    /// The present tick has reached a slot: distributes its timers over the levels below.
+    /// Distributes the timers of a slot that the present tick has reached over the levels below.
     fn cascade(&mut self, level: usize, slot: usize) {
         let mut key = core::mem::replace(&mut self.heads[level][slot], NONE);
         self.occupied[level] &= !(1 << slot);

@@ -1,5 +1,5 @@
-//! Rules of a placement plan: what must not be stored, and what must stay, by object and range of
-//! segments.
+//! Rules of a placement plan. By object and range of segments, they say which Data a store must not
+//! store, and which it must keep.
 
 use crate::holdings::SegmentRange;
 use alloc::collections::BinaryHeap;
@@ -12,7 +12,7 @@ use weir_wire::{Name, NameView};
 
 /// Most rules of one plan.
 pub(crate) const RULES_MAX: usize = 4096;
-/// Rules together may pin all of the store except one part in this many.
+/// All rules together must leave this part of the store unpinned: one in this many bytes.
 const SPARE_SHARE: u64 = 16;
 /// Objects whose matching prefixes are cached.
 const RECENT: usize = 16;
@@ -53,7 +53,7 @@ pub struct Rules {
     pub rules: Vec<Rule>,
 }
 
-/// Why a store rejects rules. The rules before stay in force.
+/// Why a store rejects rules. The old rules stay in force.
 #[derive(Clone, Eq, PartialEq, Debug, Error)]
 pub enum RulesError {
     /// The plan is older than the one in force, or has the same number and differs.
@@ -133,6 +133,7 @@ fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>)
         .collect();
     bounds.sort_unstable();
     bounds.dedup();
+    // `of_one` is sorted by the first segment, in the order in which the ranges begin.
     let mut begin = of_one.iter().copied().peekable();
     // A rule whose range has ended stays in the heap until it reaches the top.
     let mut active = BinaryHeap::new();
@@ -158,11 +159,12 @@ pub(crate) struct ActiveRules {
     ranges: Vec<RuleRange>,
     /// Bytes that each rule pins now.
     pub(crate) pinned_bytes: Vec<u64>,
+    /// The matching prefixes of recently used objects, by object hash modulo the length.
     recent: Vec<CachedPrefixes>,
 }
 
 struct RulePrefix {
-    /// One of its rules, from which the name of the prefix is read.
+    /// The number of any of its rules, which holds the name of the prefix.
     rule: u32,
     /// The rule for all segments, if there is one.
     rule_for_all: Option<u32>,
@@ -251,7 +253,7 @@ impl ActiveRules {
         })
     }
 
-    /// The prefixes of rules that keep Data, without those below another of them.
+    /// The prefixes of rules that keep Data. A prefix below another one is left out.
     pub(crate) fn kept_prefixes(&self) -> Vec<Name> {
         let keeps = |rule: &&Rule| matches!(rule.retention, Retention::Keep { .. });
         let rules = self.rules.rules.iter().filter(keeps);

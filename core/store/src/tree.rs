@@ -12,7 +12,7 @@ pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 /// node. So users of the tree must compare names.
 pub(crate) struct Node {
     hash: u64,
-    /// No Data below arrived later than this.
+    /// An upper bound: no Data below arrived later than this.
     newest_arrival: Instant,
     parent: u32,
     first_child: u32,
@@ -100,8 +100,8 @@ impl Tree {
         self.nodes[node].entries.tail()
     }
 
-    /// The deepest existing node among these prefixes, which come shortest first, and how many
-    /// prefixes lie below it.
+    /// Finds the deepest existing node among these prefixes, which come shortest first. Also
+    /// returns how many of the prefixes lie below it.
     #[inline]
     pub(crate) fn nearest(&self, prefixes: &[u64]) -> (u32, usize) {
         for (beyond, &hash) in prefixes.iter().rev().enumerate() {
@@ -137,7 +137,7 @@ impl Tree {
         self.touch(node, now);
     }
 
-    /// An entry's Data arrived again: it becomes the newest of its node.
+    /// Makes an entry the newest of its node, since its Data arrived again.
     #[inline]
     pub(crate) fn renew(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
@@ -149,12 +149,12 @@ impl Tree {
         self.touch(node, now);
     }
 
-    /// Removes an entry, and the nodes that have no entry and no child without it.
+    /// Removes an entry, and then each node that has neither an entry nor a child any more.
     #[inline(always)]
     pub(crate) fn detach(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let mut at = entries[index].node;
         self.nodes[at].entries.unlink(entries, index);
-        // Remove the node, and each ancestor that has become empty by that.
+        // An ancestor may become empty in turn, so continue upwards.
         while at != self.root
             && self.nodes[at].entries.is_empty()
             && self.nodes[at].first_child == NONE
@@ -172,8 +172,8 @@ impl Tree {
         }
     }
 
-    /// Data below `node` arrived now. Moves the node and those above it in front of their siblings.
-    /// All packets of a batch have the same time, so all but the first stop immediately.
+    /// Notes that Data below `node` arrived now. Moves the node and its ancestors in front of their
+    /// siblings. All packets of a batch have the same time, so all but the first stop immediately.
     #[inline(always)]
     pub(crate) fn touch(&mut self, node: u32, now: Instant) {
         let mut at = node;
@@ -199,11 +199,11 @@ impl Tree {
         self.nodes[at].previous = NONE;
     }
 
-    /// The newest Data below `top` that is wanted; of several that arrived at the same time, the
-    /// last in name order. Visits at most `visits_max` nodes and entries.
+    /// The newest wanted Data below `top`. If several arrived at the same time, the last in name
+    /// order. Visits at most `visits_max` nodes and entries.
     ///
-    /// The choice does not depend on other Data. So choosing among the answers of several shards
-    /// gives the same Data as one store that has everything.
+    /// Among any Data, the choice depends only on arrival and name. So the best of the answers of
+    /// several shards is the answer that one store with all the Data would give.
     pub(crate) fn last_below(
         &self,
         entries: &Slab<Entry>,
@@ -216,6 +216,7 @@ impl Tree {
         let mut visits = 0;
         while visits < visits_max {
             visits += 1;
+            // Once the best is as new as anything below this node, its older entries need no visit.
             let bound = self.nodes[at].newest_arrival;
             let mut next = self.nodes[at].entries.tail();
             while next != NONE && visits < visits_max {
@@ -244,7 +245,8 @@ impl Tree {
         best.map(|(_, index)| index)
     }
 
-    /// The next node in depth-first order that may have Data that arrived at `last` or later.
+    /// The next node in depth-first order whose Data may have arrived at `last` or later. `None`
+    /// for `last` accepts every node.
     fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
         let may_have = |node: u32| {
             node != NONE && last.is_none_or(|last| self.nodes[node].newest_arrival >= last)

@@ -67,7 +67,7 @@ mod with_lab {
 
         /// Stalls the disk for this time from now on; zero ends a stall.
         pub(crate) fn stall_for(&self, time: Duration) {
-            // A century is as good as for ever, and does not overflow an instant.
+            // Limit the time to a century, so that the sum does not overflow.
             let until = self.epoch.elapsed() + time.min(Duration::from_secs(100 * 365 * 86_400));
             let until_ns = if time.is_zero() { 0 } else { until.as_nanos() as u64 };
             self.stalled_until_ns.store(until_ns, Ordering::Release);

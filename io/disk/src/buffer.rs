@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 /// The largest alignment that direct I/O requires: a page.
 const ALIGNMENT: usize = 4096;
 
-/// Fits a record of 8192 bytes with its name, signature and header.
+/// Large enough for a record with 8192 bytes of content, its name, signature and header.
 const SMALL_BYTES: usize = 16 << 10;
 /// The default size of a write.
 const LARGE_BYTES: usize = 256 << 10;

@@ -7,16 +7,18 @@ use std::time::Duration;
 pub struct DiskFileConfig {
     /// The file, which is created if it does not exist, or the block device.
     pub path: PathBuf,
-    /// Create a file without a name in the path's folder, which disappears once it is closed,
-    /// however the program ends. On file systems without such files (`O_TMPFILE`), the file has the
-    /// name of the path for a moment while it is empty. That name must be unused.
+    /// Create a file without a name in the path's folder. The file disappears once it is closed,
+    /// however the program ends. On a file system that does not support this (`O_TMPFILE`), the
+    /// empty file has the name of the path for a moment. That name must be unused.
     pub unnamed: bool,
     /// Size in bytes. `None`: a block device is used completely; a file keeps its size.
     pub bytes: Option<u64>,
     /// Bytes of a region, which is evicted as a whole: a multiple of 4096, from 64 KiB to 1 GiB.
-    /// `None`: what the disk was created with; for a new disk, a 64th of it, within 1 and 64 MiB.
+    /// `None`: the size that the disk was created with. For a new disk, a 64th of it, but at least
+    /// 1 MiB and at most 64 MiB.
     pub region_bytes: Option<u64>,
-    /// Bypass the page cache (`O_DIRECT`). If the file system cannot do that, there is a warning.
+    /// Bypass the page cache (`O_DIRECT`). If the file system does not support it, the disk uses
+    /// the page cache with a warning.
     pub direct: bool,
     /// How the disk is read and written.
     pub engine: Engine,

@@ -114,8 +114,8 @@ impl OpenDisk {
         }
     }
 
-    /// Reads both copies of the superblock and returns the newer one. The second copy lies at the
-    /// end, unless the disk is old or its size has changed.
+    /// Reads both copies of the superblock and returns the newer one. The first copy says where the
+    /// second one is. If the first is damaged, tries the places of both format versions.
     fn read_superblock(
         &self,
         bytes_wanted: Option<u64>,
@@ -162,7 +162,8 @@ impl OpenDisk {
         Ok(None)
     }
 
-    /// Rejects a disk that holds other data.
+    /// Rejects a disk that holds other data. A file must have no data at all; of a device, both
+    /// ends must be zero.
     fn check_empty(&self) -> Result<(), OpenError> {
         let is_empty = if self.is_device {
             let last = self.bytes.saturating_sub(PROBE_BYTES as u64).next_multiple_of(4096);
@@ -308,7 +309,7 @@ fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
             return Err(OpenError::NotADisk { path: path.into(), kind });
         }
     }
-    // A new file is never created behind a link: the file system of its target may not be mounted.
+    // Never create the target of a link: the file system of the target may not be mounted.
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC);

@@ -43,7 +43,7 @@ struct Job {
 
 impl DiskThreads {
     pub(crate) fn start(disk: usize, io: &Arc<dyn PositionedIo>, threads: u16) -> io::Result<Self> {
-        // Limited by the operations in progress.
+        // The depth of the ports limits the length of this channel.
         let (jobs, to_do) = unbounded();
         for number in 0..threads {
             let (to_do, io) = (to_do.clone(), Arc::clone(io));

@@ -151,8 +151,8 @@ fn split_number(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start())
 }
 
-/// `number * scale` exactly. `None` if the text is no number; `Err(true)` if the value is too
-/// large, `Err(false)` if it is too fine.
+/// Computes `number * scale` exactly. Returns `None` if the text is not a number, `Err(true)` if
+/// the value is too large, and `Err(false)` if it is too fine.
 fn scaled(number: &str, scale: u128) -> Option<Result<u128, bool>> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |part: &str| part.chars().filter(|&c| c != '_').collect::<String>();

@@ -11,39 +11,40 @@ const WINDOW: u32 = 1 << 16;
 const IN_ORDER: u32 = 1 << 17;
 /// The window takes one part in this many of the store.
 const WINDOW_SHARE: u64 = 32;
-/// The same while readers lag.
+/// The window's minimum while readers lag, counted in the same way.
 const MIN_WINDOW_SHARE: u64 = 512;
 /// Objects that are tracked at a time. Each node of the prefix tree maps to one slot.
 const TRACKED_OBJECTS: usize = 256;
-/// The score from which an object counts as scanned in order, and the largest score.
+/// The order score from which an object counts as scanned in order, and the largest score.
 const ORDER_MIN: u8 = 32;
 const ORDER_MAX: u8 = 64;
-/// The longest step forward. Of an object that is spread over shards, one shard sees every n-th
-/// range of 64 segments.
+/// The longest step forward. A shard sees only every n-th range of 64 segments of an object, so its
+/// steps grow with the number of shards.
 const STEP_MAX: u64 = 4096;
 /// Hits on kept segments of an object after which its other segments count as requested again, too.
 const USES_MIN: u32 = 64;
 /// Distance within which a segment behind the front is a reordered packet.
 const REORDER_MAX: u64 = 64;
-/// Consecutive steps behind the front after which the front moves there: at least, and as a part of
-/// the store.
+/// Consecutive insertions behind the front after which the front moves back to them. The number is
+/// a part of the store, `BEHIND_SHARE`, but at least `BEHIND_MIN`.
 const BEHIND_MIN: u64 = 32;
 const BEHIND_SHARE: u64 = 16;
-/// Readers behind the front that are distinguished, and the longest step of one.
+/// Positions of readers behind the front that are remembered, and the longest step of a reader.
 const READERS: usize = 4;
 const READER_STEP_MAX: u64 = 16;
-/// What one detected miss of a lagging reader adds to the lag score. A step of the front takes off
-/// one; in a larger store, only one step in several does. From `LAG_MIN` on, the object's end is
-/// kept.
+/// Each detected miss of a lagging reader adds `LAG_STEP` to the lag score. Each step of the front
+/// takes off one; in a large store, only one step in several does. From `LAG_MIN` on, the policy
+/// keeps the object's end.
 const LAG_STEP: u32 = 1 << 10;
 const LAG_MIN: u32 = 1 << 14;
 /// A store of this many entries takes one point off for each step, one of twice the size for every
 /// other step, and so on.
 const LAG_ENTRIES: u64 = 1 << 12;
-/// After the front jumped back, this part of the store in steps forward means that the object is
-/// read again from there.
+/// After the front has jumped back, steps forward by this part of the store mean that a consumer
+/// reads the object again from there.
 const RESTART_SHARE: u64 = 16;
-/// Times the store that an object may pass without a hit on a kept segment.
+/// If this many times the store's entries pass through the window without a hit on a kept segment,
+/// the object is a stream.
 const PASSES_MAX: u64 = 8;
 
 /// S3-FIFO that keeps part of an object larger than the store ("parts").
@@ -192,8 +193,8 @@ impl TrackedObject {
         self.lag_score >= LAG_MIN
     }
 
-    /// Whether a segment is the next one of a known reader behind the front. Remembers its position
-    /// in any case, in place of the reader's last one or of the oldest.
+    /// Whether a segment is the next one of a known reader behind the front. In any case remembers
+    /// its position: in place of that reader's last position, or of the oldest one.
     fn continues_reader(&mut self, segment: u64) -> bool {
         let is_next = |at: &u64| (1..=READER_STEP_MAX).contains(&segment.wrapping_sub(*at));
         let known = self.lagging_readers.iter().position(is_next);
@@ -306,8 +307,8 @@ impl Parts {
         }
     }
 
-    /// The Data that entries were evicted for was not inserted here. Forget where it was meant to
-    /// go.
+    /// Forgets the destination that `take_victim` chose: the Data was pinned, so `on_insert` is not
+    /// called for it.
     #[inline]
     pub(super) fn on_insert_skipped(&mut self) {
         self.destination = Destination::Default;
@@ -318,8 +319,8 @@ impl Parts {
         matches!(self.destination, Destination::Default)
     }
 
-    /// A segment of the object at `node` is inserted. Returns whether the object is scanned in
-    /// order.
+    /// Notes the insertion of a segment of the object at `node`. Returns whether the object is
+    /// scanned in order.
     #[inline]
     fn track_segment(&mut self, node: u32, segment: u64, entries: u64) -> bool {
         let clock = self.clock;
@@ -435,9 +436,9 @@ impl Parts {
     }
 
     /// The victim for a segment of an object with lagging readers; `None` leaves the choice to
-    /// S3-FIFO. Segments far behind the front and the window shrink for the end of the object. What
-    /// a lagging reader fetches again passes through the window: once the end is kept, no reader
-    /// will miss it.
+    /// S3-FIFO. The end of the object takes memory from segments far behind the front and from the
+    /// window. Segments that a lagging reader fetches again pass through the window: once the end
+    /// is kept, no reader will miss them.
     #[inline(never)]
     fn take_victim_for_lagging(
         &mut self,
@@ -451,7 +452,8 @@ impl Parts {
             self.destination = Destination::Window;
             return self.take_from_window(entries);
         }
-        // The beginning of the stream is no longer wanted, if S3-FIFO would evict some of it soon.
+        // If S3-FIFO is about to evict segments that lie a whole store behind the front, evict them
+        // first.
         for index in self.base.candidates() {
             let is_past = entries.get(index).is_some_and(|entry| {
                 let segment = segment_of(entry);
