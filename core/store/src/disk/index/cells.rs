@@ -12,8 +12,8 @@ const END: u16 = u16::MAX;
 
 /// Words before the entries of a cell.
 pub(super) const HEADER_WORDS: usize = 2;
-/// The number of entries of each class. The steps are small, so the smallest class that fits wastes
-/// little: at most a third of a cell, and an eighth of the large cells that hold most data.
+/// The number of entries of each class. A cell that is one class larger than needed wastes at most
+/// a third of its words, and an eighth in the largest classes, where most memory is.
 pub(super) const CAPACITIES: [u8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64];
 
 /// An allocator for small arrays of words in a few sizes, identified by `u32`.
