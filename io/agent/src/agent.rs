@@ -17,7 +17,8 @@
 //! 2. A request that gets no answer goes to the next controller of the list at once. Earlier
 //!    controllers in the list are retried every 30 s, so all routers with one list return to the
 //!    same controller.
-//! 3. If none answers, the thread waits 0.25 s before it retries. The wait doubles with each failure
+//! 3. If none answers, the thread waits 0.25 s before it retries. The wait doubles with each
+//! failure
 //!    up to 30 s, or a third of the controller's timeout for routers. It is randomized, so that not
 //!    all routers return at once.
 //! 4. Changes of the store stay in the store's own index. Nothing is queued, so nothing overflows.

@@ -55,9 +55,9 @@ impl WakePoint {
         self.reconnects.load(Ordering::Relaxed)
     }
 
-    /// Waits until the controller accepts a report again, at most for `pause`. `before` is the value
-    /// of `reconnects` before. Returns whether the thread continues, and whether the controller has
-    /// accepted one.
+    /// Waits until the controller accepts a report again, at most for `pause`. `before` is the
+    /// value of `reconnects` before. Returns whether the thread continues, and whether the
+    /// controller has accepted one.
     pub(crate) fn pause_until_reconnect(&self, pause: Duration, before: u64) -> (bool, bool) {
         let continues = self.pause(pause, || self.reconnects() != before);
         (continues, self.reconnects() != before)
