@@ -238,23 +238,23 @@ impl<'a> InterestView<'a> {
         }
         // The last field ends with the packet, so the offset follows from what is left to read.
         let position = |fields: &ChildReader<'_>| (wire.len() - fields.rest.len()) as u32;
-        let mut nonce_place = position(&fields);
+        let mut nonce_position = position(&fields);
         let mut can_be_prefix = false;
         if let Some(value) = fields.take(tlv::CAN_BE_PREFIX)? {
             let [] = fixed_bytes(tlv::CAN_BE_PREFIX, value)?;
-            (can_be_prefix, nonce_place) = (true, position(&fields));
+            (can_be_prefix, nonce_position) = (true, position(&fields));
         }
         let mut must_be_fresh = false;
         if let Some(value) = fields.take(tlv::MUST_BE_FRESH)? {
             let [] = fixed_bytes(tlv::MUST_BE_FRESH, value)?;
-            (must_be_fresh, nonce_place) = (true, position(&fields));
+            (must_be_fresh, nonce_position) = (true, position(&fields));
         }
         let mut forwarding_hint = ForwardingHint::default();
         let mut forwarding_hint_at = (0, 0);
         if let Some(value) = fields.take(tlv::FORWARDING_HINT)? {
             forwarding_hint = ForwardingHint::from_value(value)?;
-            nonce_place = position(&fields);
-            forwarding_hint_at = ((wire.len() - fields.len_from(value)) as u32, nonce_place);
+            nonce_position = position(&fields);
+            forwarding_hint_at = ((wire.len() - fields.len_from(value)) as u32, nonce_position);
         }
         let mut nonce = None;
         if let Some(value) = fields.take(tlv::NONCE)? {
@@ -285,7 +285,7 @@ impl<'a> InterestView<'a> {
             lifetime_ms,
             hop_limit,
             nonce_end,
-            nonce_position: nonce_place,
+            nonce_position,
             forwarding_hint_at,
             body_at: (wire.len() - body.len()) as u32,
             tail_at,

@@ -91,7 +91,7 @@ impl RecordAddress {
 
 impl fmt::Debug for RecordAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place")
+        f.debug_struct("RecordAddress")
             .field("disk", &self.disk())
             .field("offset_sectors", &self.offset_sectors())
             .field("sectors", &self.sectors())
