@@ -102,7 +102,7 @@ struct PartialPacket {
 
 impl fmt::Debug for PartialPacket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Partial")
+        f.debug_struct("PartialPacket")
             .field("frag_count", &self.frag_count)
             .field("appended", &self.appended)
             .field("early", &self.early.len())
