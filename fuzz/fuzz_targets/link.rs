@@ -47,7 +47,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     let choice = usize::from(*choice);
     let mut config = LinkConfig::datagram(if choice & 128 == 0 { 1420 } else { 300 });
     config.codec.reliability = choice & 64 == 0;
-    config.codec.runs = RunsConfig::Begins;
+    config.codec.runs = RunsConfig::Initiate;
     config.codec.partials_max = 4;
     config.codec.partial_bytes_max = 40_000;
     config.codec.unacknowledged_bytes_max = 20_000;
@@ -104,5 +104,5 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         while link.take_released(now).is_some() {}
     }
     assert_eq!(link.next_wakeup(), None);
-    assert!(!link.holds_interests() && link.is_egress_empty());
+    assert!(!link.has_delayed_interests() && link.is_egress_empty());
 });

@@ -9,7 +9,7 @@ use weir_wire::{LpHeader, LpView, RunOffer};
 /// A face whose neighbour has confirmed that it accepts runs.
 fn acquainted(now: Instant, pool: &mut Pool) -> Link {
     let mut config = LinkConfig::default();
-    config.codec.runs = RunsConfig::Begins;
+    config.codec.runs = RunsConfig::Initiate;
     let mut link = Link::new(config);
     for segment in [7, 8] {
         let interest = [5, 14, 7, 6, 8, 1, 97, 50, 1, segment, 10, 4, 0, 0, 0, segment];

@@ -148,8 +148,8 @@ fn prefetch_yields_to_a_transfer() {
     let (alone_s, shared_s) = (median(&mut alone), median(&mut shared));
     let (ahead, ahead_alone) = (median(&mut ahead), median(&mut ahead_alone));
     println!(
-        "16 MB over 40 Mbit/s: {alone_s:.2} s alone ({alone:.2?}), {shared_s:.2} s while prefetching \
-         ({shared:.2?}), {:.3} times; meanwhile {ahead:.0} Interests to prefetch, \
+        "16 MB over 40 Mbit/s: {alone_s:.2} s alone ({alone:.2?}), {shared_s:.2} s while \
+         prefetching ({shared:.2?}), {:.3} times; meanwhile {ahead:.0} Interests to prefetch, \
          {ahead_alone:.0} a second afterwards",
         shared_s / alone_s
     );
