@@ -12,7 +12,7 @@ mod runner;
 mod session;
 mod stats;
 
-pub use claims::{ClaimResult, RecordedVerdicts, Reproduction};
+pub use claims::{ClaimResult, Reproduction};
 pub use events::EventFormat;
 pub use jobs::{Cluster, JobDivision, job_file};
 pub use record::RecordError;

@@ -34,7 +34,7 @@ pub(super) const SPARE_BITS: u64 = 0b111 << 61;
 /// When the region is reused, its sequence number changes. The generation then differs, and the
 /// address is no longer valid.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordAddress(NonZeroU64);
+pub(crate) struct RecordAddress(NonZeroU64);
 
 impl RecordAddress {
     /// The record of `sectors` sectors at `offset_sectors` in the store's share of disk `disk`.

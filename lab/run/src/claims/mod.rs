@@ -49,7 +49,7 @@ use crate::stats::Estimate;
 
 pub(crate) use factorial::of_seed;
 pub(crate) use recorded::RecordedClaim;
-pub use recorded::RecordedVerdicts;
+pub(crate) use recorded::RecordedVerdicts;
 pub(crate) use rule::{Better, Rule};
 pub(crate) use verdict::Verdict;
 

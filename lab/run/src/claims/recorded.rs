@@ -17,7 +17,7 @@ const END: &str = "<!-- end of verdicts -->";
 
 /// `expected/SIZE.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RecordedVerdicts {
+pub(crate) struct RecordedVerdicts {
     pub paper: String,
     pub size: Size,
     /// In the order of `claims.toml`.
@@ -26,7 +26,7 @@ pub struct RecordedVerdicts {
 
 /// A verdict and its origin.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RecordedClaim {
+pub(crate) struct RecordedClaim {
     #[serde(flatten)]
     pub result: ClaimResult,
     /// What was measured and compared with what; empty in old files.
@@ -44,7 +44,7 @@ impl RecordedVerdicts {
     ///
     /// # Errors
     /// The file cannot be read, or its format is wrong.
-    pub fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
+    pub(crate) fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
         let path = folder.join(file_name(size));
         record::read_json(&path).map_err(|error| match error {
             RecordError::Content { message, .. } => RecordError::Verdicts { path, message },
