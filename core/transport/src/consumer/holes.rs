@@ -6,21 +6,20 @@
 //! 1. A *pass* goes through the object in order, with window and controller as usual. A segment
 //!    without an answer after its retries in the window is set aside
 //!    ([`HoleRules`](super::scoreboard::HoleRules)).
-//! 2. *Rounds* of at most [`ROUND_SEGMENTS`] Interests per lifetime request segments again that are
-//!    set aside, outside the window. So a producer that returns is noticed.
+//! 2. *Rounds* of at most [`ROUND_SEGMENTS`] Interests request set-aside segments again, outside
+//!    the window, once per Interest lifetime. They notice when the producer returns.
 //! 3. If a timeout passes without any answer, the pass has met a hole of unknown length. A round
-//!    immediately requests segments at growing distances, and some all over the rest. If one is
+//!    immediately requests segments at growing distances, and some spread over the rest. If one is
 //!    answered, the pass skips to it, and sets aside the skipped segments. Otherwise the pass ends.
-//! 4. If anything arrived since a pass began, another pass goes over the set-aside segments. So an
-//!    island in a hole, found by one segment, is fetched at full speed.
+//! 4. If anything was verified since a pass began, another pass goes over the set-aside segments.
+//!    It fetches an island in a hole, found by one segment, at full speed.
 //! 5. The transfer fails when nothing has been verified for as long as all retries of one segment
 //!    take (retries times lifetime). If routers refuse everything because they have no route, it
 //!    fails after one more round.
 //!
 //! A segment whose manifest part is missing cannot be verified. It is set aside with the part, and
-//! requested again when the part has arrived. A reader that wants all segments in order can use
-//! nothing behind a hole. Then nothing is skipped, and half of its buffer stays free for set-aside
-//! segments.
+//! requested again when the part has arrived. An in-order reader can use nothing behind a hole. For
+//! such a reader nothing is skipped, and half of its buffer stays free for set-aside segments.
 //!
 //! [`Holes`] decides, and `transfer/set_aside.rs` carries out its [`HoleStep`]. `Holes` exists only
 //! once a segment is set aside, so a fetch without holes pays nothing.
@@ -50,8 +49,8 @@ const SPREAD_SEGMENTS: u64 = 16;
 
 /// Minimum wait for an answer from behind a hole.
 const SEEK_NS: u64 = NS_PER_S;
-/// How many ranges of set-aside segments are searched for their ends at one time, and distances
-/// before each end.
+/// A search in a repeat pass covers this many set-aside ranges, and requests segments at this many
+/// distances before the end of each.
 const SOUGHT_RANGES: usize = 8;
 const SOUGHT_DISTANCES: usize = 8;
 
@@ -264,7 +263,7 @@ impl Holes {
             if verify.can_check(layout, packet) {
                 return from;
             }
-            // Everything below that part must wait, so it is skipped at once.
+            // Everything below the missing part must wait for it, so all of that is skipped at once.
             let lister = layout.listing_part(packet).and_then(|lister| layout.end_of_part(lister));
             from = lister.unwrap_or(from).max(from + 1);
         }
@@ -288,7 +287,7 @@ impl Holes {
             // All set-aside segments arrived after all.
             return HoleStep::Complete;
         }
-        // With no segment at all, refusals alone show that the object may be missing.
+        // Before any segment has arrived, refusals alone show that the object may be missing.
         let is_in_hole = state.is_unresponsive || (state.has_nothing && self.has_refused);
         let is_lost = state.is_passing && is_in_hole && !state.is_in_order;
         self.is_seeking &= is_lost;
@@ -314,11 +313,11 @@ impl Holes {
         self.round_if_due(state)
     }
 
-    /// A pass ended; of its remaining indices, `answered` had arrived. Another pass begins if
-    /// anything arrived since this one began, and always after the first.
+    /// A pass ended. `answered` are those of its unrequested indices that had arrived. Another pass
+    /// begins if anything was verified since this one began, and always after the first pass.
     pub(super) fn end_pass(&mut self, state: &PassState, answered: Vec<u64>) -> HoleStep {
         if !self.is_repeat_pass && !state.unrequested.is_empty() {
-            // The reader has no buffer for it before the hole is filled.
+            // The reader's buffer is full until the hole is filled, so the pass could not go on.
             self.set_aside.insert(state.unrequested.clone());
         }
         answered.into_iter().for_each(|index| self.forget(index));
@@ -382,7 +381,8 @@ impl Holes {
     }
 
     /// Segments at growing distances before the ends of the next set-aside ranges, from `from` on.
-    /// A pass that has skipped to an island finds the island's beginning there.
+    /// A pass may have skipped to the middle of an island: its beginning lies right before such an
+    /// end.
     fn ends_behind(&self, from: u64) -> impl Iterator<Item = u64> {
         let ranges =
             self.set_aside.iter().filter(move |range| range.end > from).take(SOUGHT_RANGES);
@@ -396,6 +396,7 @@ impl Holes {
     /// Segments of the next round: some in order, and unless `is_in_order` some spread over all.
     fn round(&mut self, is_in_order: bool) -> BTreeSet<u64> {
         let mut segments = BTreeSet::new();
+        // 1. The next ones in order, from where the last round ended. It wraps around at the end.
         let from = if is_in_order { 0 } else { self.round_start_index };
         let in_order = if is_in_order { ROUND_SEGMENTS } else { ROUND_SEGMENTS / 2 };
         let after = self.set_aside.iter().flat_map(|range| range.start.max(from)..range.end);
@@ -409,8 +410,9 @@ impl Holes {
         if is_in_order {
             return segments;
         }
+        // 2. Some spread evenly over all.
         let step = self.segments().div_ceil(ROUND_SEGMENTS / 2).max(1);
-        // Each round requests another segment of each step.
+        // Each round begins at another offset, so that in time every segment is requested.
         let mut skip = self.idle_rounds % step;
         for range in self.set_aside.iter() {
             let len = range.end - range.start;

@@ -213,7 +213,8 @@ impl Consumer {
 
     /// When [`Consumer::handle`] must be called at the latest, if no input arrives earlier.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        // Without a path nothing can be sent. Verdicts and the driver's start arrive as inputs.
+        // Without a path nothing can be sent. Everything else that the consumer may wait for, such
+        // as verdicts, arrives as an input.
         let has_path = !self.transfer.scoreboard.paths().all().is_empty();
         if !has_path || !(self.discovery.is_requesting() || self.transfer.is_running()) {
             return None;
@@ -246,7 +247,7 @@ impl Consumer {
             self.transfer.stats.malformed += 1;
             return;
         };
-        // Answers about holdings have names of their own and are no packets of the object.
+        // Answers about holdings have their own names, which are not below the object's name.
         match self.holdings_queries.on_data(path, &data, now) {
             QueryReply::Unrelated => {}
             QueryReply::Consumed => return,
@@ -372,7 +373,8 @@ impl Consumer {
         }
     }
 
-    /// The driver states which segments it has; the others are fetched.
+    /// The driver has stated which segments it has. Begins to fetch the others, or to probe for a
+    /// manifest.
     fn start(&mut self, now: Instant, have: SegmentSet, out: &mut ConsumerOutbox) {
         let Some(metadata) = &self.transfer.inventory.metadata else { return };
         if !self.discovery.is_found() || self.has_ended() {
@@ -383,6 +385,7 @@ impl Consumer {
         self.transfer.inventory.received = have;
         let target = self.discovery.target();
         let layout = self.transfer.inventory.layout_mut();
+        // Without metadata nothing says whether there is a manifest: a probe finds out.
         let has_metadata = matches!(target, Target::Latest { .. } | Target::KnownMetadata { .. });
         let may_probe = self.transfer.config.look_for_manifest;
         if !has_metadata && !layout.is_whole() && may_probe && self.transfer.uses_manifest() {
@@ -433,6 +436,7 @@ impl Consumer {
             }
             Err(reason) => {
                 let Some(refused) = self.transfer.verify.remove_key(key) else { return };
+                // Of the held packets, only those of this signer are rejected.
                 for (index, incoming) in self.transfer.verify.take_held() {
                     let data = DataView::decode(&incoming.packet).expect("decoded on arrival");
                     let Transfer { verify, inventory, .. } = &mut self.transfer;
@@ -458,7 +462,7 @@ impl Consumer {
         }
     }
 
-    /// Takes the consequences of a verification for discovery, growing objects and held packets.
+    /// Reports a verification to discovery and growing objects, and retries held packets.
     fn on_verified(&mut self, now: Instant, verified: Option<Verified>, out: &mut ConsumerOutbox) {
         match verified {
             None => {}
@@ -474,8 +478,8 @@ impl Consumer {
         }
     }
 
-    /// The metadata are not those of the object, or not signed by its producer. They are requested
-    /// again a few times.
+    /// The metadata are not those of the object, or its producer did not sign them. Requests them
+    /// again a few times, then fails.
     fn on_bad_metadata(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
         if self.transfer.verify.count_bad_copy(METADATA_INDEX) > BAD_COPIES_MAX {
             return self.transfer.fail(error, out);
@@ -530,8 +534,8 @@ impl Consumer {
         self.transfer.config.holdings == HoldingsMode::Wait && self.awaits_routers()
     }
 
-    /// Whether routers have not reported their holdings yet. Those packets have names that are not
-    /// below the object's name.
+    /// Whether some routers have not reported their holdings yet. The names of their answers are
+    /// not below the object's name, so a driver that filters by name must accept them.
     pub fn awaits_routers(&self) -> bool {
         !self.holdings_queries.is_empty()
     }
@@ -554,7 +558,7 @@ impl Consumer {
         self.transfer.has_ended()
     }
 
-    /// The segments received: those of the start, and those verified since.
+    /// The segments received: those that the driver had at the start, and those verified since.
     pub fn received(&self) -> &SegmentSet {
         &self.transfer.inventory.received
     }

@@ -64,7 +64,8 @@ use crate::congestion::{
     Allowance, Congestion, CongestionControl, LossDetection, Marks, Round, Sample, Timeout,
 };
 
-/// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
+/// A chunk is overtaken once a chunk sent this many sendings later was answered (RFC 9002,
+/// kPacketThreshold).
 const REORDER_ORDERS: u64 = 3;
 /// The margin of the reorder window, in quarters of the slowest round trip: 1.25 round trips at
 /// first (RFC 9002 has 1.125 smoothed ones). Each false loss doubles the margin.
@@ -77,15 +78,15 @@ const REORDER_QUARTERS_MAX: u64 = 32;
 const SLOWEST_SPAN_ROUND_TRIPS: u64 = 8;
 const SLOWEST_SPAN_MIN_NS: u64 = NS_PER_S;
 const SLOWEST_SPAN_MAX_NS: u64 = 4 * NS_PER_S;
-/// Routers suppress a retransmission that arrives earlier (NFD best-route,
-/// retx-suppression-initial), for twice as long after the first, and so on up to 250 ms.
+/// Routers suppress a retransmission that arrives within this time of the last one. The time
+/// doubles with each retransmission, up to 250 ms (NFD best-route, retx-suppression-initial).
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 const RESEND_DOUBLINGS_MAX: u32 = 5;
 /// The probe timeout, in reorder windows (RFC 8985, 7.2, has two smoothed round trips).
 const PROBE_ROUND_TRIPS: u64 = 2;
-/// Drivers may call this late.
+/// How late a driver may call without losing throughput to pacing.
 const PACE_LATE_NS: u64 = 2 * NS_PER_MS;
-/// Divisor of a packet's weight in the mean packet size.
+/// Each answered chunk moves the mean packet size by the difference divided by this.
 const SIZE_MEAN_DIVISOR: i64 = 16;
 
 /// One sending of a chunk.
@@ -104,14 +105,15 @@ pub(crate) struct Path {
     pub(crate) sent: VecDeque<SentChunk>,
     /// The segments that its router reported to hold: ascending, with gaps.
     holdings: Vec<SegmentRange>,
-    /// Routers of other paths hold the next segment, and this one's does not.
+    /// The router of this path does not hold the next segment, but that of another path does.
     is_passed_over: bool,
     next_order: u64,
     /// One past the latest order that was answered.
     answered_order_end: u64,
     /// A signal about an order before this one belongs to the last decrease.
     recovery_order: u64,
-    /// Replaces `recovery_order`: a signal within this time belongs to the last decrease.
+    /// If set, it replaces `recovery_order`: a signal within this time after a decrease belongs to
+    /// that decrease.
     decrease_interval_ns: Option<u64>,
     decreased_at: Option<Instant>,
     /// An Interest is lost only when its lifetime ends.
@@ -126,11 +128,11 @@ pub(crate) struct Path {
     window_limited: bool,
     /// Interests found lost so far, without false losses.
     lost: u64,
-    /// How long the latest timed-out chunk was waited for, and when it timed out. `None` once a
-    /// chunk arrives.
+    /// How long the latest timed-out chunk had been in flight, and when it timed out. `None` once a
+    /// chunk completes.
     timed_out_wait_ns: Option<u64>,
     timed_out_at: Instant,
-    /// "No route" Nacks since the last answer, and until when the path is not tried again.
+    /// "No route" Nacks since the last answer, and when the path may be tried again.
     no_route_nacks: u32,
     no_route_until: Instant,
     stats: PathStats,
@@ -196,8 +198,8 @@ impl Path {
         self.in_flight
     }
 
-    /// Whether a chunk has timed out and none has been completed since. Recently sent chunks are
-    /// then probably lost.
+    /// Whether a chunk has timed out and none has completed since. If so, recently sent chunks are
+    /// probably lost too.
     pub(crate) fn has_timed_out(&self) -> bool {
         self.timed_out_wait_ns.is_some()
     }
@@ -212,7 +214,7 @@ impl Path {
         self.has_timed_out() || self.no_route_nacks > 0
     }
 
-    /// Until when the path is not tried, because its router answered that it has no route.
+    /// When the path may be tried again after its router answered that it has no route.
     pub(crate) fn no_route_until(&self) -> Instant {
         if self.no_route_nacks > 0 { self.no_route_until } else { Instant::ZERO }
     }
@@ -332,8 +334,9 @@ impl Path {
         (self.timed_out_wait_ns, self.no_route_nacks) = (None, 0);
     }
 
-    /// `chunk`, last sent here, is complete; if it was in flight, it is still counted. Returns the
-    /// round-trip time if it is unambiguous. Detects losses that were false.
+    /// `chunk` is complete and was last sent on this path. Returns its round-trip time, unless
+    /// several sendings make it ambiguous. Recognizes false losses. Called before a chunk in flight
+    /// is subtracted from `in_flight`.
     pub(crate) fn measure_answer(
         &mut self,
         chunk: &Chunk,
@@ -344,8 +347,8 @@ impl Path {
         self.no_route_nacks = 0;
         let elapsed_ns = now.ns_since(chunk.sent_at);
         let is_waiting = !chunk.is_in_flight();
-        // The first sending was answered after all: either before the resend, or sooner after the
-        // resend than this path can answer.
+        // A false loss: the presumably lost sending was answered. Its answer came before the
+        // resend, or sooner after the resend than this path can answer.
         if chunk.is_presumed_lost
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
         {
@@ -357,13 +360,13 @@ impl Path {
         if is_waiting {
             return None;
         }
-        // The latest sending was answered. Earlier sendings may now count as overtaken.
+        // The latest sending was answered, so earlier sendings may now count as overtaken.
         self.answered_order_end = self.answered_order_end.max(chunk.send_order + 1);
         // Karn's algorithm: it is unknown which sending was answered.
         if chunk.sends > 1 {
             return None;
         }
-        // Many samples arrive per round trip. The estimator weights each by how many there are.
+        // The estimator needs to know how many samples arrive per round trip, to weight each.
         self.rtt.sample(elapsed_ns, (self.in_flight / 2).max(1));
         self.slowest.sample(now, elapsed_ns);
         Some(elapsed_ns)
@@ -435,13 +438,13 @@ impl Path {
         counters: &mut ScoreboardCounters,
     ) {
         let order = chunk.send_order;
-        // The path is tried with one chunk and is still dead. That says nothing new about
-        // congestion (RFC 5681, 3.1, keeps ssthresh then).
+        // A path that had timed out was tried with a single chunk, and that timed out too. This
+        // says nothing new about congestion (RFC 5681, 3.1, keeps ssthresh in this case).
         let is_trial = self.has_timed_out() && self.in_flight == 1;
         counters.timeouts += 1;
         self.stats.timeouts += 1;
         self.lost += 1;
-        // Nothing that was sent later has been answered either: the path may be dead.
+        // Nothing of this chunk and nothing sent later was answered, so the path may be dead.
         if chunk.packets == 0 && order >= self.answered_order_end {
             self.timed_out_wait_ns = Some(now.ns_since(chunk.sent_at));
             self.timed_out_at = now;
@@ -457,8 +460,8 @@ impl Path {
         }
     }
 
-    /// Whether a signal about this order is the first since the last decrease. If so, begins the
-    /// next decrease.
+    /// Whether a signal about this order begins a new decrease. False if the chunk was sent before
+    /// the last decrease: the controller has already reacted to that congestion.
     fn starts_decrease(&mut self, now: Instant, order: u64) -> bool {
         let is_new = match (self.decrease_interval_ns, self.decreased_at) {
             (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
@@ -514,8 +517,8 @@ impl Path {
             return end;
         }
         let timeout = match self.control.rules().timeout {
-            // A queue may grow by any share of a round trip within one. Arriving packets show that
-            // it is a queue, so each restarts the timer (RFC 6298, 5.3).
+            // A growing queue may delay answers beyond the timeout. Packets that still arrive show
+            // that the path works, so each one restarts the timer (RFC 6298, 5.3).
             Timeout::Estimated if self.detects_early() => {
                 self.last_packet_at.map_or(sent_at, |at| at.max(sent_at)).plus_ns(self.rtt.rto_ns())
             }
@@ -554,8 +557,8 @@ impl Path {
         })
     }
 
-    /// The probe timeout expired. This alone is no congestion: if more is lost, the answer to the
-    /// probe shows it.
+    /// The probe timeout expired. This alone does not mean congestion: if more is lost, the answer
+    /// to the probe will show it.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.is_probe_spent = true;
         self.lost += 1;
@@ -563,9 +566,9 @@ impl Path {
     }
 }
 
-/// The slowest recent round trip. A near store answers many times faster than a far one, and most
-/// answers may be near. The smoothed round trip then says little. Only the slowest answer shows how
-/// long the next may take.
+/// The slowest recent round trip. A near store answers many times faster than a far one. If most
+/// answers come from near stores, the smoothed round trip is too short for the far ones. Only the
+/// slowest answer shows how long the next may take.
 #[derive(Copy, Clone, Debug, Default)]
 struct SlowestRtt {
     /// The maximum of the previous span of time, and of this one.

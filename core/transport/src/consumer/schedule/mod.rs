@@ -48,8 +48,7 @@ impl PathSchedule {
 pub(crate) enum SendKind {
     /// A chunk that was lost or refused. The reader has reserved its buffer.
     Resend,
-    /// A chunk that was not requested before. A reader that wants all in order has buffer for this
-    /// many.
+    /// A chunk that was not requested before. An in-order reader has buffer for `room_chunks`.
     New { room_chunks: u32 },
 }
 
@@ -59,7 +58,7 @@ pub(crate) trait Schedule: Send {
     /// It must be a path that [`may_send`](Path::may_send).
     fn choose(&mut self, paths: &[Path], next: SendKind, now: Instant) -> Option<usize>;
 
-    /// When a path can take a chunk at the earliest while windows stay as they are: pacing may
+    /// The earliest time at which a path can take a chunk, with the windows as they are. Pacing may
     /// delay it. `None` while no path may take one.
     fn departure(&self, paths: &[Path], _next: SendKind) -> Option<Instant> {
         paths.iter().filter(|path| path.window_has_room()).map(Path::paced_until).min()

@@ -27,8 +27,7 @@ impl Schedule for Parallel {
 fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     let path = &paths[at];
     let may_take = match next {
-        // A chunk sent on a failing path is likely to be lost again. Another path will have room
-        // soon.
+        // A failing path would probably lose the chunk again. It waits for room on another path.
         SendKind::Resend => !path.is_failing() || paths.iter().all(Path::is_failing),
         // A failing path is tried with one chunk at a time.
         SendKind::New { .. } if path.is_failing() && path.in_flight() > 0 => false,
@@ -38,9 +37,9 @@ fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     may_take.then(|| path.paced_until().max(path.no_route_until()))
 }
 
-/// The buffer that faster paths need while a chunk is in flight on the path at `at`. An in-order
-/// reader cannot take what they deliver in that time before the chunk has arrived. With less buffer
-/// than that the path is frozen, and the transfer continues at the pace of the others.
+/// The chunks that faster paths deliver while one chunk is in flight on the path at `at`. An
+/// in-order reader must buffer them until that chunk arrives. If it has less room, the path is
+/// frozen, and the transfer continues at the pace of the others.
 fn reserved_chunks(paths: &[Path], at: usize) -> u32 {
     let path = &paths[at];
     let faster = paths.iter().enumerate().filter(|&(other_at, other)| {

@@ -1,8 +1,8 @@
 //! How many segments of a growing object are requested before they exist.
 //!
-//! Such an Interest waits at the producer until its segment exists or its lifetime ends; then it is
-//! sent again. The wait says nothing about the path. So the Interest needs no window, is no
-//! round-trip sample, and its expiry is no loss.
+//! Such an Interest waits at the producer until its segment exists. If its lifetime ends first, it
+//! is sent again. The wait says nothing about the path. So the Interest uses no window, gives no
+//! round-trip sample, and its expiry is not a loss.
 //!
 //! The number requested ahead adapts. It grows by one for each segment that already existed when
 //! requested. It shrinks by one when requests are earlier than needed for a while, and by half
@@ -14,13 +14,14 @@
 
 /// Initial and smallest number of segments requested ahead.
 const AHEAD_MIN: u32 = 2;
-/// A segment that arrives within this many round trips existed when it was requested, or almost.
+/// A segment that arrives within this many round trips existed when it was requested, or was made
+/// very soon after.
 const LATE_ROUND_TRIPS: u64 = 2;
 /// A segment was requested earlier than needed if it would still have waited this many round trips
 /// when requested one segment later.
 const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
-/// The number shrinks after this many consecutive segments requested earlier than needed. If more
-/// are requested ahead, it takes as many as that, so that a whole burst counts.
+/// The number shrinks after this many consecutive segments that were requested earlier than needed.
+/// If more segments are requested ahead, it takes that larger number, so that a whole burst counts.
 const EARLY_SEGMENTS_MIN: u32 = 4;
 
 pub(super) struct AheadWindow {

@@ -1,6 +1,5 @@
-//! When the scoreboard fails segments that get no answer although others do, so that they do not
-//! fill the window. [`Holes`](crate::consumer::holes::Holes) requests them again outside the
-//! window.
+//! When the scoreboard fails a segment that gets no answer although others do. Such segments would
+//! fill the window. [`Holes`](crate::consumer::holes::Holes) requests them again outside it.
 
 /// `NoRoute` Nacks before a segment fails: 100 + 200 + 400 + 800 + 1000 ms, enough for a producer
 /// or a route that is starting up.
@@ -8,8 +7,8 @@ pub(super) const NO_ROUTE_MAX: u32 = 5;
 /// Retransmissions in the window before a segment is set aside. Five consecutive losses of one
 /// segment are no coincidence: at a loss of 5 % they happen to one segment in 60 million.
 const RETRIES_IN_WINDOW: u32 = 5;
-/// While no hole is known, paths that stop responding indicate one only after this many lifetimes.
-/// A link that fails for seconds is no hole.
+/// While no hole is known, unresponsive paths count as a hole only after this many lifetimes. A
+/// link that fails for a few seconds is not a hole.
 const SILENT_LIFETIMES: u64 = 2;
 
 /// When a segment that gets no answer is set aside.
@@ -39,7 +38,7 @@ impl HoleRules {
         if self == Self::Known { 0 } else { NO_ROUTE_MAX }
     }
 
-    /// For how many lifetimes all paths must have been unresponsive; `None`: that does not count.
+    /// After how many lifetimes without a packet on any path segments fail; `None`: never.
     pub(super) fn silent_lifetimes(self) -> Option<u64> {
         match self {
             Self::Off => None,

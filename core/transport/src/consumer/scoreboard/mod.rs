@@ -1,9 +1,9 @@
 //! The scoreboard: which segments are requested, on which path, what is lost, sent again, and done.
 //!
-//! It knows packets by their index in the fetch order, from 0. Here all of them are called
-//! segments, manifest parts included. It keeps one record for each chunk between the first
-//! unanswered and the last requested one. A chunk is sent, lost and counted in the window as a
-//! whole. When it is sent again, only its missing segments are requested.
+//! The scoreboard knows packets by their index in the fetch order, from 0. It calls all of them
+//! segments, even manifest parts. It keeps one record for each chunk from the first unanswered to
+//! the last requested one. A chunk is sent, lost and counted in the window as a whole. When it is
+//! sent again, only its missing segments are requested.
 //!
 //! # Life of a chunk
 //!
@@ -20,12 +20,12 @@
 //!    new one. The schedule picks the path.
 //! 2. [`Scoreboard::on_sent`] appends the chunk to the path's list of sendings, with an *order*,
 //!    the number of the sending on that path.
-//! 3. [`Scoreboard::on_answer`] closes one segment. The last one completes the chunk: the path
-//!    takes the round trip, and remembers the highest order answered.
-//! 4. [`Scoreboard::detect_losses`] runs in every turn of the consumer. For each path it looks at
-//!    the oldest sending that is still in flight, and asks [`Path::detect_loss`] about it. It stops
-//!    at the first chunk that is not lost: younger ones are not lost either. `path.rs` explains the
-//!    rules.
+//! 3. [`Scoreboard::on_answer`] closes one segment. The last one completes the chunk. The path then
+//!    measures the round trip, and remembers the highest order answered.
+//! 4. [`Scoreboard::detect_losses`] runs in every turn of the consumer. For each path it takes the
+//!    oldest sending that is still in flight, and calls [`Path::detect_loss`] for it. It stops at
+//!    the first chunk that is not lost, because younger ones are not lost either. `path.rs`
+//!    explains the rules.
 //! 5. A lost chunk leaves the window, waits for its time ([`Path::resend_at`]), and is sent again.
 //!    After too many attempts its segments fail, and the caller sets them aside or ends the fetch
 //!    ([`HoleRules`]).
@@ -71,11 +71,13 @@ use super::schedule::{Schedule, SendKind};
 use crate::PathId;
 use crate::congestion::Congestion;
 
-/// How long to wait for a segment that was requested ahead once a later one has arrived: half a
-/// round trip, but at least `OVERTAKEN_NS_MIN`. While no round trip is known, it is `OVERTAKEN_NS`.
+/// When a later segment arrives before one that was requested ahead, the earlier one is sent again
+/// after half a round trip, but at least `OVERTAKEN_NS_MIN`. Before any round trip is known, the
+/// wait is `OVERTAKEN_NS`.
 const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
 const OVERTAKEN_NS: u64 = 100 * NS_PER_MS;
-/// Without retransmissions a segment is lost when one this far after it has arrived.
+/// Without retransmissions, a segment that was requested ahead is lost when the segment this many
+/// numbers later arrives.
 const OVERTAKEN_SEGMENTS: u64 = 3;
 
 /// Round-trip times in nanoseconds, accurate to one part in eight.
@@ -177,6 +179,7 @@ impl Scoreboard {
     /// When [`Scoreboard::detect_losses`] or [`Scoreboard::next_to_send`] has work, if no packet
     /// arrives earlier.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        // Of each path, only the oldest chunk in flight counts: no younger one is lost before it.
         let decided = self.paths.all().iter().filter_map(|path| {
             path.sent.iter().find_map(|sent| {
                 let at = self.outstanding.find_in_flight(sent.index, path.id, sent.order)?;
@@ -276,8 +279,8 @@ impl Scoreboard {
         self.outstanding.start_at(index);
     }
 
-    /// Sets the number of segments, if known. For those beyond, only which are answered is kept: a
-    /// forged segment may have set the limit too low.
+    /// Sets the number of segments, if known. Beyond it, the scoreboard only remembers which
+    /// segments were answered, because a forged segment may have set the limit too low.
     pub(crate) fn set_limit(&mut self, segments: Option<u64>) {
         self.limit = segments;
         if let Some(segments) = segments {
@@ -303,10 +306,10 @@ impl Scoreboard {
 
 /// Sending.
 impl Scoreboard {
-    /// The next chunk to request, by its first segment, and its path. `None` if no path may send,
-    /// or if the chunk is new and `room`, the caller's room for segments, is 0. `is_needed` states
-    /// whether a segment seen for the first time is wanted. The caller requests the
-    /// [`Scoreboard::open_segments`] and calls [`Scoreboard::on_sent`].
+    /// The first segment of the next chunk to request, and the path that takes it. `None` if no
+    /// path may send. `room` is how many new segments the caller can take: with 0, only chunks to
+    /// be resent are returned. `is_needed` states whether a new segment is wanted. The caller
+    /// requests the [`Scoreboard::open_segments`], then calls [`Scoreboard::on_sent`].
     pub(crate) fn next_to_send(
         &mut self,
         now: Instant,
@@ -316,12 +319,12 @@ impl Scoreboard {
         for path in self.paths.all_mut() {
             path.update_window_limited(room > 0, now);
         }
-        // A chunk that is sent again was counted before. The caller's room may depend on just this
-        // one.
+        // A resend comes first, whatever the room: its segments were counted when they were first
+        // requested. The reader may be waiting for exactly this chunk to free its buffer.
         let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
         let resend = resend.map(|(_, index)| index);
         if resend.is_some() && self.paths.knows_holders() {
-            // The router that holds it did not deliver it: any path may take it.
+            // The router that holds the segment did not deliver it, so any path may take it.
             self.prefer_holders(None);
         }
         // Segments requested ahead use no window, so any working path will do.
@@ -335,6 +338,8 @@ impl Scoreboard {
             let chunk_segments = self.config.chunk_segments.max(1);
             let next = match resend {
                 Some(_) => SendKind::Resend,
+                // Room limits the choice of path only for an in-order reader: a chunk on a slow path
+                // blocks its buffer.
                 None if room > 0 && !self.is_in_order => SendKind::New { room_chunks: u32::MAX },
                 None => SendKind::New { room_chunks: room.div_ceil(chunk_segments) },
             };
@@ -360,8 +365,8 @@ impl Scoreboard {
         let is_ahead = self.is_ahead(first);
         let segments = self.outstanding.get(at).open_count;
         let taken = self.paths.get_mut(path).expect("the path was chosen");
-        // A segment that does not exist yet is answered when it is made. Its Interest measures
-        // nothing, so it takes no room in the window and has no order.
+        // A segment that does not exist yet is answered when the producer makes it. The wait says
+        // nothing about the path, so the Interest uses no window and has no order.
         let order = match is_ahead {
             true => taken.count_sent_ahead(segments),
             false => taken.on_send(first, segments, now),
@@ -397,10 +402,10 @@ impl Scoreboard {
 
 /// Answers.
 impl Scoreboard {
-    /// Data for `index` arrived. Returns whether it was wanted: requested, and not answered before.
+    /// Data for `index` arrived. Returns whether it was requested and had not been answered.
     pub(crate) fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
         let found = self.outstanding.find(index);
-        // Without a sending the segment was never requested here.
+        // A chunk can have a record before it is first sent.
         let found = found.filter(|&at| self.outstanding.get(at).sends > 0);
         let Some(at) = found.filter(|&at| self.outstanding.close(at, index)) else {
             self.counters.unwanted += 1;
@@ -418,7 +423,7 @@ impl Scoreboard {
             path.on_packet(answer.now);
         }
         if is_ahead {
-            // How long it waited says nothing about the path.
+            // The wait includes time at the producer, so it is no round trip of the path.
             self.finish_chunk(at);
             self.on_ahead_answered(&chunk, answer.now);
         } else if chunk.open_count == 0 {
@@ -437,7 +442,7 @@ impl Scoreboard {
 
     /// The packet of `answer` completes a chunk.
     fn on_chunk_complete(&mut self, at: usize, chunk: &Chunk, answer: &Answer) {
-        // An answer by another path belongs to an earlier sending.
+        // An answer from another path belongs to an earlier sending.
         let path = (chunk.path == answer.path && !chunk.is_path_gone).then_some(chunk.path);
         let Self { paths, counters, histogram, .. } = self;
         let timed = path.and_then(|path| paths.get_mut(path));
@@ -469,8 +474,8 @@ impl Scoreboard {
         }
     }
 
-    /// Segment `index` and all before it exist. Those requested ahead are on their way or lost:
-    /// they are sent again unless they arrive soon.
+    /// Segment `index` and all before it exist. The answers to earlier requests ahead are on their
+    /// way or lost. These segments are sent again unless they arrive soon.
     pub(crate) fn on_segment_exists(&mut self, index: u64, now: Instant) {
         let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.contains(index)) else { return };
         ahead.set_newest_segment(index);
@@ -526,7 +531,7 @@ impl Scoreboard {
         self.outstanding.answered_early(index);
     }
 
-    /// A Nack for `index` arrived. Returns whether it answers the last sending, so that it counts.
+    /// A Nack for `index` arrived. Returns whether it counts: only a Nack of the last sending does.
     pub(crate) fn on_nack(
         &mut self,
         index: u64,
@@ -539,7 +544,7 @@ impl Scoreboard {
         let chunk = self.outstanding.get(at);
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
         let is_out = chunk.is_in_flight() || is_ahead;
-        // A Nack of an earlier sending: another sending is in flight.
+        // A Nack of an earlier sending changes nothing: a later one is in flight, or will be sent.
         if !is_out || nonce.is_some_and(|nonce| nonce != chunk.nonce) {
             return Ok(false);
         }
@@ -592,7 +597,7 @@ impl Scoreboard {
             (self.config.retries_max, self.active_hole_rules().no_routes_max());
         let in_use = self.paths.in_use();
         let paths = in_use.len().max(1) as u32;
-        // A path without such a Nack may still have a route.
+        // A path that has not answered "no route" may still have one.
         let refuse_all = !in_use.iter().any(|path| path.no_route_until() == Instant::ZERO);
         let chunk = self.outstanding.get_mut(at);
         if !chunk.is_in_flight() || chunk.nacked_count < chunk.open_count {
@@ -687,7 +692,7 @@ impl Scoreboard {
             // One trace event for the chunk, under its first missing segment.
             let first_open = self.outstanding.open_segments(at).next().unwrap_or(sent.index);
             self.record_trace(first_open, id, kind);
-            // A Nack is an answer, so such a sending is no unanswered attempt.
+            // A Nack is an answer, so sendings that ended in one are not unanswered attempts.
             if chunk.sends.saturating_sub(chunk.no_route_rounds) > tries_max || sends_once {
                 self.fail_chunk(at, FailReason::Unanswered);
                 continue;
@@ -698,7 +703,8 @@ impl Scoreboard {
         }
     }
 
-    /// After a timeout: fails what would be sent again, if no packet has arrived for long enough.
+    /// After a timeout: fails all chunks that wait to be resent, if no packet has arrived on any
+    /// path for long enough.
     fn fail_unresponsive(&mut self, now: Instant) {
         let Some(lifetimes) = self.active_hole_rules().silent_lifetimes() else { return };
         let enough_ns = self.config.lifetime_ns.saturating_mul(lifetimes);
@@ -733,7 +739,7 @@ impl Scoreboard {
         }
     }
 
-    /// Sends segments again whose request ahead expired, and requests fewer ahead.
+    /// Resends requests ahead whose lifetime has ended, and requests fewer ahead from now on.
     fn expire_ahead(&mut self, now: Instant) {
         let mut has_timed_out = false;
         while let Some((end, first)) = self.outstanding.first_ahead_end()
@@ -741,17 +747,19 @@ impl Scoreboard {
         {
             let at = self.outstanding.find(first).expect("a chunk in flight has a record");
             if !self.is_ahead(first) {
-                // It exists, is requested only once, and has not arrived.
+                // The segment exists now, has not arrived, and is requested only once.
                 self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
                 continue;
             }
             has_timed_out = true;
+            // The Interest expired without a Nack, so the refusals before it no longer count.
             self.outstanding.get_mut(at).no_route_rounds = 0;
             self.outstanding.resend_ahead(at, now);
         }
         self.outstanding.pop_done();
         if let Some(ahead) = self.ahead.as_mut().filter(|_| has_timed_out) {
             ahead.halve();
+            // Interests past the new end are forgotten, and sent again when their turn comes.
             let end = ahead.end();
             self.outstanding.truncate(end, &mut self.paths);
         }

@@ -14,24 +14,24 @@ use crate::PathId;
 use crate::consumer::chunk::{Chunk, ChunkState};
 use crate::consumer::chunks::Chunks;
 
-/// About how many segments may lie between the first unanswered one and the last Interest. A
-/// segment that is lost twice arrives after three round trips; 10 Gbit/s over 300 ms are 47,000
-/// packets of 8 kB per round trip. A record takes about 120 bytes for each packet past the first
-/// missing one: 60 MB for half a million.
+/// About how many segments may lie between the first unanswered one and the last requested one.
+/// A segment that is lost twice arrives after three round trips. At 10 Gbit/s over 300 ms, one
+/// round trip is 47,000 packets of 8 kB. Each packet past the first missing one uses about 120
+/// bytes, so half a million use 60 MB.
 const SEGMENTS_MAX: u64 = 1 << 19;
 
 pub(crate) struct Outstanding {
     chunks: Chunks,
-    /// When chunks are sent again, and their first segments.
+    /// Chunks that wait to be resent: when, and their first segments.
     resends: BTreeSet<(Instant, u64)>,
-    /// When Interests that were sent ahead expire, and the first segments of their chunks.
+    /// Chunks that were requested ahead: when their Interests expire, and their first segments.
     ahead_ends: BTreeSet<(Instant, u64)>,
     /// Segments of failed chunks, to be reported.
     failed: VecDeque<FailedSegment>,
     /// Open segments, in flight or to be sent again.
     unanswered: u32,
     in_flight: u32,
-    /// Segments that were answered before they were requested in their turn.
+    /// Segments past the last requested one that were answered already.
     early_answers: BTreeSet<u64>,
 }
 
@@ -256,6 +256,7 @@ impl Outstanding {
                 continue;
             }
             chunk.is_path_gone = true;
+            // `resend_ahead` ignores chunks that are done, or wait to be resent anyway.
             if chunk.is_in_flight() {
                 chunk.state = ChunkState::AwaitsResend(now);
                 self.in_flight -= chunk.open_count;
@@ -299,12 +300,14 @@ impl Outstanding {
         open
     }
 
-    /// Removes everything from index `limit` on.
+    /// Removes everything from index `limit` on. The limit may turn out to be too low, so answered
+    /// segments past it are remembered in `early_answers`.
     pub(super) fn truncate(&mut self, limit: u64, paths: &mut Paths) {
         while self.next_index() > limit && !self.chunks.is_empty() {
             let at = self.chunks.len() - 1;
             let ahead_segments = self.chunks.get(at).segments();
             for index in ahead_segments.start.max(limit)..ahead_segments.end {
+                // A closed segment was answered, or is not needed.
                 if !self.close(at, index) {
                     self.early_answers.insert(index);
                 }

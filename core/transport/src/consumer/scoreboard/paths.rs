@@ -19,9 +19,9 @@ pub(crate) struct Paths {
     removed: BTreeMap<PathId, PathStats>,
     /// A router has reported that it holds segments.
     knows_holders: bool,
-    /// What a path was last chosen for.
+    /// The kind of chunk that [`Paths::choose`] was last called for.
     last_request: SendKind,
-    /// Only pacing delayed the last Interest.
+    /// At the last [`Paths::choose`], only pacing kept a chunk from being sent.
     is_paced: bool,
 }
 
@@ -102,8 +102,8 @@ impl Paths {
         self.knows_holders
     }
 
-    /// Makes paths whose routers hold this segment take the next new chunk. If all of those are
-    /// failing, every path may take it.
+    /// Reserves the next new chunk for paths whose routers hold this segment. If none of these
+    /// paths works, every path may take the chunk.
     pub(super) fn prefer_holders(&mut self, segment: Option<u64>) {
         let holds = |path: &Path| segment.is_some_and(|segment| path.holds(segment));
         let has_holder = self.in_use().iter().any(|path| holds(path) && !path.is_failing());
@@ -128,17 +128,17 @@ impl Paths {
         self.is_paced = false;
     }
 
-    /// When a path can take a chunk at the earliest while the windows stay as they are.
+    /// The earliest time at which a path can take a chunk, with the windows as they are.
     pub(super) fn departure(&self, next: SendKind) -> Option<Instant> {
         self.schedule.departure(&self.all, next)
     }
 
-    /// When a path can take what one was last chosen for.
+    /// When a path can take a chunk of the kind last requested.
     pub(super) fn next_departure(&self) -> Option<Instant> {
         self.departure(self.last_request)
     }
 
-    /// When pacing lets the next Interest leave, if only pacing delayed the last one.
+    /// When pacing permits the next Interest, if only pacing delays it.
     pub(super) fn paced_departure(&self) -> Option<Instant> {
         if self.is_paced { self.next_departure() } else { None }
     }

@@ -63,14 +63,14 @@ pub(super) struct Transfer {
     live: Option<Live>,
     /// Packets that got no answer, if any.
     holes: Option<Box<Holes>>,
-    /// The latest NoRoute Nack came from a router further on.
+    /// The latest Nack had the reason NoRoute, and came from a router beyond the first.
     is_no_route_remote: bool,
     /// No range of the sequence follows.
     is_closed: bool,
     /// More ranges have been requested from the driver.
     has_asked_for_more: bool,
     pub(super) stats: ConsumerStats,
-    /// Packets that a Data or Nack answers. A field, so that its memory is reused.
+    /// Indices of the packets that a Data or Nack answers. A field, so that its memory is reused.
     found: Vec<u64>,
 }
 
@@ -186,6 +186,7 @@ impl Transfer {
         out: &mut ConsumerOutbox,
     ) -> Option<Verified> {
         let now = answer.now;
+        // 1. The metadata of a growing object are no packets of the fetch order.
         if let (Some(live), Some(metadata)) = (&mut self.live, &self.inventory.metadata) {
             live.on_data(now, data.name, &metadata.versioned);
             if self.requests.take_if_answered(Purpose::Renewal, data) {
@@ -201,7 +202,7 @@ impl Transfer {
             self.stats.unwanted += 1;
         }
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
-        // A packet may belong to several ranges that name the same segment. Each of them counts it.
+        // 2. A sequence may contain the same segment in several ranges. Each range counts it.
         for &index in &found {
             if !self.on_answer(index, answer) {
                 continue;
@@ -233,7 +234,8 @@ impl Transfer {
         self.scoreboard.on_answer(index, answer) || self.on_late_answer(index, answer)
     }
 
-    /// Takes the last segment number that a segment states.
+    /// Takes the number of the last segment from a received one. The first statement counts until
+    /// a verified one contradicts it.
     pub(super) fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
         let Some(layout) = self.inventory.layout() else { return };
         let last = if layout.is_whole() {
@@ -367,7 +369,8 @@ impl Transfer {
         }
     }
 
-    /// Verified metadata state how far the object has grown.
+    /// Verified metadata state how far the object has grown. A reader that was too slow may continue
+    /// with the newest segment.
     fn renewed(
         &mut self,
         now: Instant,
@@ -378,6 +381,7 @@ impl Transfer {
             && self.reader.is_drained()
             && self.verify.is_idle()
             && !self.is_refetching();
+        // Segments may be skipped only once everything requested has been delivered.
         let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_reader_behind);
         if let Some(newest) = metadata.newest_segment() {
             self.scoreboard.on_segment_exists(newest, now);
@@ -399,13 +403,13 @@ impl Transfer {
         self.verify.forget_bad_copies(METADATA_INDEX);
     }
 
-    /// The new metadata are not usable. Returns whether they are requested again, as those of a
-    /// growing object.
+    /// The new metadata are not usable. If the object grows, they are requested again later.
+    /// Returns whether they are.
     pub(super) fn renew_later(&mut self, now: Instant) -> bool {
         self.live.as_mut().map(|live| live.renew_later(now)).is_some()
     }
 
-    /// Requests packets while paths and the reader have room, and ends when all have been received.
+    /// Requests packets while paths and the reader have room, and decides about set-aside packets.
     pub(super) fn advance(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) {
         let has_room = self.send(now, rng, out);
         if self.advance_holes(now, has_room, out) {
@@ -422,7 +426,7 @@ impl Transfer {
             Naming::Sequence(_) => self.is_closed,
             Naming::Object(_) => true,
         };
-        // Skipped packets may have made room for the reader.
+        // `send` may have skipped packets that the reader was waiting for.
         self.reader.hand_out(&mut out.deliveries);
         let is_settled = self.requests.is_empty() && self.verify.is_idle() && self.holes.is_none();
         if may_end && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
@@ -434,7 +438,8 @@ impl Transfer {
         }
     }
 
-    /// Requests chunks while a path and the reader have room. Returns whether the reader has.
+    /// Requests chunks while a path and the reader have room. Returns whether the reader has room
+    /// left.
     ///
     /// # Run Interests
     ///
@@ -463,8 +468,7 @@ impl Transfer {
         let mut base = None;
         let has_room = loop {
             let room = if self.may_request() { self.new_segment_room(room_max) } else { 0 };
-            // If a working path leads to a router that holds the next segment, only such paths may
-            // take it.
+            // If the router of a working path holds the next segment, only such paths may take it.
             if self.scoreboard.paths().knows_holders() {
                 let next =
                     self.inventory.naming.segment_of(self.scoreboard.outstanding().next_index());
@@ -513,8 +517,8 @@ impl Transfer {
         self.config.chunk_segments.clamp(1, CHUNK_SEGMENTS_MAX)
     }
 
-    /// Whether new segments may be requested. Not while the growth of an object is unknown, or
-    /// while it is unknown where a pass over set-aside packets continues.
+    /// Whether new segments may be requested. Not while a slow reader of a growing object waits for
+    /// metadata, or while a pass waits to jump over a gap between set-aside packets.
     fn may_request(&mut self) -> bool {
         !self.live.as_ref().is_some_and(Live::is_reader_behind) && self.skip_gap()
     }
@@ -528,6 +532,7 @@ impl Transfer {
                 return false;
             }
             let is_needed = need == Need::Fetch;
+            // An in-order reader must not wait for a packet that will not come.
             if !is_needed {
                 reader.skip_missing(index);
             }

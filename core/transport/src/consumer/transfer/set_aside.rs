@@ -12,8 +12,8 @@ use crate::consumer::path::Answer;
 use crate::consumer::scoreboard::{FailedSegment, HoleRules};
 use crate::consumer::target::PacketId;
 
-/// Objects with more segments than this do not set packets aside. Anyone may claim any number of
-/// segments, and set-aside segments are searched range by range.
+/// Objects with more segments than this do not set packets aside. A forged packet may claim any
+/// number of segments, and the cost of a search grows with the ranges that are set aside.
 const SET_ASIDE_SEGMENTS_MAX: u64 = 1 << 32;
 
 impl Transfer {
@@ -47,8 +47,8 @@ impl Transfer {
             return;
         }
         if self.holes.is_none() {
-            // While no segment has arrived, the wait counts from the first Interest, as for any
-            // name.
+            // While no segment has arrived, the patience counts from the first Interest that timed
+            // out or from the latest packet, and not from now.
             let since = self.scoreboard.unresponsive_since().filter(|_| self.has_no_segment());
             let since = since.unwrap_or(now);
             let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
@@ -64,8 +64,8 @@ impl Transfer {
         }
     }
 
-    /// Sets packets aside after fewer attempts from now on. Not in order, where it gains nothing,
-    /// and not while no segment has arrived, because all may be missing.
+    /// Sets packets aside after fewer attempts from now on. For an in-order reader that gains
+    /// nothing. Before the first segment arrives, it would be too early: all may be missing.
     fn shorten_tries(&mut self) {
         if !self.scoreboard.is_in_order() && !self.has_no_segment() {
             self.scoreboard.set_hole_rules(HoleRules::Known);
@@ -108,8 +108,8 @@ impl Transfer {
         self.note_aside(index, answer);
     }
 
-    /// Data arrived for a packet that is not requested. Returns whether it is set aside and
-    /// therefore wanted: it answers an Interest that was given up.
+    /// Data arrived for a packet that is not requested. Returns whether the packet is set aside. If
+    /// so, the Data is wanted: it answers an earlier Interest.
     pub(super) fn on_late_answer(&mut self, index: u64, answer: &Answer) -> bool {
         if !self.holes.as_ref().is_some_and(|holes| holes.is_aside(index)) {
             return false;
@@ -134,6 +134,7 @@ impl Transfer {
     fn skip_to_answered(&mut self, index: u64) {
         let next = self.scoreboard.outstanding().next_index();
         let to = self.prerequisite(index);
+        // The pass is already past the manifest part, so a round must fetch that.
         let to = if to < next { index } else { to };
         if to > next {
             self.skip(to);
@@ -187,7 +188,8 @@ impl Transfer {
         if holes.note_verified(segments, now) {
             self.shorten_tries();
         }
-        // 1. The current pass.
+        // 1. The current pass. It is stuck when the reader has no buffer and nothing is in flight: the
+        //    reader waits for a set-aside segment.
         let is_stuck = !has_room && self.scoreboard.outstanding().unanswered() == 0;
         let state = self.pass_state(now, is_stuck);
         let Some(holes) = &mut self.holes else { return false };
@@ -199,7 +201,7 @@ impl Transfer {
         if is_idle && self.holes.is_some() && (self.scoreboard.is_done() || is_stuck) {
             begins = self.end_pass(now, out);
         }
-        // 3. The deadline without progress.
+        // 3. The deadline. A pending verdict may still be progress.
         let ends = self.holes.as_ref().map(|holes| holes.deadline());
         if self.verify.is_idle() && ends.is_some_and(|ends| now >= ends) {
             self.fail_incomplete(out);
