@@ -71,6 +71,7 @@ impl Router {
     /// need, and then processes the packets in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.begin_turn(now, out);
+        // Timers run first, so that no packet of the batch meets an expired entry.
         self.handle_pit_timers();
         self.end_entries_of_closed_faces();
         self.handle_disk_timeout();
@@ -104,9 +105,9 @@ impl Router {
     /// stages. Begin with [`InterestStep::Arrival`]. Returns the next stage, or `None` when the
     /// path has ended.
     ///
-    /// The path also ends when the Interest waits for a disk. If the disk does not answer, the
-    /// router forwards the Interest itself. An Interest may wait for its FIB stage while its PIT
-    /// entry is answered or expires. The FIB stage then does nothing.
+    /// The path also ends when the Interest waits for a disk. If the disk has no answer, the router
+    /// itself forwards the Interest later. If the PIT entry is answered or expires before the FIB
+    /// stage, that stage does nothing.
     ///
     /// # Panics
     /// If `packet` is not a valid Interest, or if `header` holds a Nack.

@@ -134,7 +134,7 @@ impl Link {
         }
     }
 
-    /// Handles an offer of the other end about runs.
+    /// Handles an offer about runs from the peer.
     #[cold]
     fn on_offer(&mut self, now: Instant, offer: RunOffer) {
         let answer = self.offers.as_mut().and_then(|offers| offers.on_offer(now, offer));
@@ -180,6 +180,7 @@ impl Link {
                 counters.out_runs += runs;
                 counters.out_run_interests += interests;
             }
+            // Without a run to gain, a query would only cost a frame.
             offer = (runs > 0 && may_query).then(|| offers.query(now));
         }
         let offer = offer.or_else(|| offers.announce(now));
@@ -197,8 +198,8 @@ impl Link {
                 self.counters.drops.count(LinkDrop::ShapingFull);
                 let LpHeader { pit_token, .. } = header;
                 let nack = Some(NackReason::Congestion);
-                // If the Nack finds no room, it is counted as a drop, and the peer learns of it by
-                // a time-out.
+                // If the queue has no room for the Nack, the drop is counted, and the Interest
+                // times out at the peer.
                 let _ =
                     self.enqueue(now, LpHeader { nack, pit_token, ..LpHeader::default() }, packet);
             }
@@ -366,7 +367,7 @@ impl Link {
         Some(frame)
     }
 
-    /// The frame with this number has left the queue.
+    /// Starts the timer of the frame with this number, which has left the queue.
     #[inline]
     fn on_dequeued(&mut self, tx_sequence: Option<u64>) {
         if let (Some(number), Some(reliability)) = (tx_sequence, self.encoder.reliability()) {
@@ -374,8 +375,8 @@ impl Link {
         }
     }
 
-    /// Drops everything that waits to be sent, and delayed Interests, whose answers could not be
-    /// sent. The driver calls it when there is no socket.
+    /// Drops everything that waits to be sent. It also drops delayed Interests, because their
+    /// answers could not be sent. The driver calls it when there is no socket.
     pub fn discard_all(&mut self) {
         while self.ingress.drop_newest().is_some() {
             self.counters.drops.count(LinkDrop::SocketRefused);
@@ -466,9 +467,9 @@ impl Link {
         queues.into_iter().flatten().chain(codec).chain(reliability).min()
     }
 
-    /// Runs the timers: drops packets in reassembly that have timed out, and makes ready what the
-    /// discipline and reliability may send now. It may [release](Self::take_released) delayed
-    /// Interests.
+    /// Runs the timers: drops packets in reassembly that have timed out, and makes packets ready
+    /// that the discipline and reliability may send now. It may [release](Self::take_released)
+    /// delayed Interests.
     pub fn poll(&mut self, now: Instant) {
         self.decoder.poll(now, &mut self.counters.drops);
         self.ingress.poll(now);

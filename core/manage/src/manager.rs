@@ -32,9 +32,9 @@ use crate::transactions::{Outcome, Pending, Task, Transactions};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerStats {
-    /// Commands that were run, or refused for their parameters.
+    /// Commands that were run, or were refused because of their parameters.
     pub commands: u64,
-    /// Commands that were refused for their signature.
+    /// Commands that were refused because of their signature.
     pub unauthorized: u64,
     pub datasets: u64,
     /// Interests dropped because they are malformed, or not for management.
@@ -80,8 +80,8 @@ impl NeighbourRateLimit {
 /// The management of one router (NDN-FACTS 3). Pass all inputs to [`Manager::handle`], and run the
 /// actions that it returns.
 ///
-/// This file calls the components in order. They return answers, tasks and actions, and never call
-/// the manager. The README has a table.
+/// The manager calls its components in order. They return answers, tasks and actions, and never
+/// call the manager. The README has a table of them.
 pub struct Manager {
     version: String,
     localhop: bool,
@@ -200,7 +200,7 @@ impl Manager {
             }
             ManagerInput::Wakeup => {}
         }
-        // After every input of any kind: expired routes, then all changes of the FIB at once.
+        // After every input: remove expired routes, then pass all changes of the FIB on together.
         self.routing.expire(&self.faces, now);
         self.routing.flush(&mut out.actions);
         self.transactions.expire(now);
@@ -462,8 +462,8 @@ impl Manager {
         ControlResponse::ok(body)
     }
 
-    /// Adds a route of the router itself. There is no one to answer. The limits leave room for a
-    /// configuration; if it is too large, the route is missing.
+    /// Adds a route of the router itself. No one waits for an answer, so a failure is only counted.
+    /// The limits leave room for the routes of a usual configuration.
     fn register_trusted(&mut self, prefix: &Name, route: Route, out: &mut ManagerOutbox) {
         if self.faces.contains(route.face)
             && self.routing.register(&self.faces, prefix, route).is_ok()
@@ -516,6 +516,7 @@ impl Manager {
             return;
         }
         let last = request.interest.name.last();
+        // A name with a version or segment refers to a dataset that was published earlier.
         if last.is_some_and(|last| last.as_segment().is_some() || last.as_version().is_some()) {
             // An old version is not answered, as in NFD. The client then requests a new one.
             match self.publisher.find_segment(request.ingress, request.interest) {
@@ -632,7 +633,8 @@ impl Manager {
         false
     }
 
-    /// Makes an Interest wait for the driver. Returns `false` if too many wait.
+    /// Requests a task from the driver; the answer to the Interest waits for it. Returns `false` if
+    /// too many tasks are pending.
     fn begin_transaction(
         &mut self,
         request: &ManagementRequest<'_>,

@@ -1,7 +1,6 @@
 //! Trust: anchors with the hierarchical name rule, and trust on first use.
 //!
-//! Both depend only on their arguments and on the certificates that they hold. Their callers fetch
-//! certificates and ask the user.
+//! Neither fetches certificates nor asks the user; their callers do.
 
 mod policy;
 
@@ -19,8 +18,8 @@ use weir_wire::{DataView, KeyLocatorView, Name, NameView, SignatureInfoView};
 use crate::certificate::{Certificate, is_certificate_name, is_key_name};
 use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data};
 
-/// Maximum number of certificates that [`Anchors`] keeps besides the anchors. Beyond it, the oldest
-/// is removed.
+/// Maximum number of certificates that [`Anchors`] keeps in addition to the anchors. Beyond it, the
+/// oldest is removed.
 pub(crate) const INTERMEDIATES_MAX: usize = 256;
 
 /// Maximum number of certificates between a packet and an anchor.
@@ -41,10 +40,10 @@ pub enum TrustError {
     /// The signer may not sign names outside its identity.
     #[error("{signer} may not sign for {name}")]
     NameNotCovered { signer: Name, name: Name },
-    /// The certificate has expired. It is the signer's, or the one to be accepted.
+    /// The certificate of the signer, or the certificate to be accepted, has expired.
     #[error("the certificate {0} has expired")]
     Expired(Name),
-    /// The certificate is not valid yet. It is the signer's, or the one to be accepted.
+    /// The certificate of the signer, or the certificate to be accepted, is not valid yet.
     #[error("the certificate {0} is not valid yet; check the clock of this machine")]
     NotYetValid(Name),
     /// More than `CHAIN_LENGTH_MAX` certificates lead to the anchor.
@@ -271,10 +270,10 @@ fn trusted_key(
 pub enum SignerStatus {
     /// The key is the same as before.
     Trusted,
-    /// No key is known for this object. It is remembered if the user agrees.
+    /// No key is known for this object. The key is remembered if the user agrees.
     FirstUse,
-    /// Another key signed before. This is an attack, or the producer has a new key. It must not be
-    /// trusted unless the user agrees.
+    /// Another key signed before. This is an attack, or the producer has a new key. The new key
+    /// must not be trusted unless the user agrees.
     Changed {
         /// SHA-256 of the known public key.
         known: [u8; 32],

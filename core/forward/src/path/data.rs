@@ -42,12 +42,12 @@ impl Router {
         self.matched = matched;
     }
 
-    /// Hands misrouted Data over to its shard, and checks the source of the Data. Then it satisfies
+    /// Passes misrouted Data to its shard, and checks the source of other Data. Then it satisfies
     /// the entries in `matched`, or treats the Data as unsolicited.
     #[inline(always)]
     fn dispatch_data(&mut self, incoming: &IncomingData<'_>, matched: &mut Vec<u32>) {
-        // Bit set of shards: the home of an Interest with CanBePrefix is the shard of its own name.
-        // This Data may satisfy Interests of these homes (`shards.rs`).
+        // Bit set of the home shards whose Interests this Data may satisfy. The home of an Interest
+        // with CanBePrefix is the shard of its own name (`shards.rs`).
         let mut homes = 0;
         if self.egress.is_sharded() {
             if !self.content.watches.is_empty() {
@@ -77,6 +77,7 @@ impl Router {
                 incoming.data,
                 *incoming.hashes,
             ),
+            // Only the home shards know whether they requested this Data.
             homes => self.query_home_shards(incoming.received, homes),
         }
     }
@@ -84,7 +85,8 @@ impl Router {
     /// Keeps those PIT entries in `matched` whose Interest was sent to `face`, the source of the
     /// Data. If the face uses secret PIT tokens, Data without the token of an entry may be forged.
     /// Then [`Self::check_token`] decides whether any entry is kept. `token` is `None` if the
-    /// caller has checked the source. Returns why the last entry was removed.
+    /// caller has checked the source. If no entry is left, returns the reason for which the last
+    /// one was removed.
     #[inline]
     pub(crate) fn retain_sent_to(
         &mut self,
@@ -192,17 +194,18 @@ impl Router {
         let is_marked = is_write_marked
             || self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
         let mark = received.header.congestion_mark;
-        // A mark that the Data arrived with may be larger than this router's, and then stays.
+        // If the Data arrived with a larger mark than this router sets, the larger mark stays.
         let origin = DataOrigin {
             face: received.face,
             mark: if is_marked { mark.max(1) } else { mark },
             is_ad_hoc: face.is_ad_hoc(),
         };
         let sent = self.egress.stats.out_data;
-        // Other shards may have Interests with CanBePrefix for the same Data. They get it with the
-        // list of downstreams that have it already.
+        // Other shards may have Interests with CanBePrefix for the same Data. They receive the Data
+        // with the list of downstreams that already have it.
         let offered = if homes != 0 { Some(packet.clone()) } else { None };
         self.end_with_data(origin, packet, data, matched);
+        // Each copy that left carries the mark.
         if is_marked {
             self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
         }

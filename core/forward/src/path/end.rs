@@ -28,8 +28,8 @@ impl Router {
         self.end_with_data_for_others(origin, packet, data, matched);
     }
 
-    /// The same, except for the `downstreams` that have already received the Data. Adds those that
-    /// receive it now.
+    /// Like [`Self::end_with_data`], but skips the faces in `downstreams`, which have already
+    /// received the Data. Appends the faces that receive it now.
     #[inline(always)]
     pub(crate) fn end_with_data_for_others(
         &mut self,
@@ -70,6 +70,8 @@ impl Router {
         let entry = self.tables.pit.entry(index);
         for record in entry.all_downstreams(&[entry.inline_downstream()]) {
             self.tables.faces.remove_pending(record.face_slot, record.face);
+            // Data returns to the face that it came from only on an ad hoc medium, where other
+            // nodes may need it.
             if record.expiry <= now || (record.face == from && !origin.is_ad_hoc) {
                 continue;
             }
@@ -81,6 +83,7 @@ impl Router {
         for record in entry.all_upstreams(&[entry.inline_upstream()]) {
             if record.face == from {
                 self.egress.stats.upstream_latency.record(now.ns_since(record.sent_at));
+                // After a retransmission it is unclear which transmission the Data answers.
                 let is_first = record.is_sent_once();
                 self.tables.measurements.on_data(now, record.flight, is_first);
             } else {
@@ -88,8 +91,8 @@ impl Router {
                 let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
                 self.tables.measurements.end(now, record.flight, end);
             }
-            // Data that stays fresh for long answers a looping Interest from the store, so its
-            // nonce need not be remembered.
+            // The store answers a looping Interest, so its nonce need not be remembered. The
+            // exception is an Interest that must be fresh, if the Data soon becomes stale.
             let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);
             if entry.must_be_fresh && freshness_ns < self.tables.dead_nonces.lifetime_ns() {
                 self.tables.dead_nonces.insert(now, entry.hash, record.nonce);
@@ -147,7 +150,7 @@ impl Router {
     }
 
     /// Ends an entry's wait for a disk, for other shards or for a bypass, because the entry ends or
-    /// will wait for something else. `origin` is the Data that answers the entry.
+    /// will wait for something else. `origin` describes the Data that answers the entry, if any.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self, index: u32, origin: Option<DataOrigin>) {
         if self.tables.pit.entry(index).awaits != AwaitedSource::Upstream {
@@ -164,7 +167,8 @@ impl Router {
             AwaitedSource::Upstream => {}
             AwaitedSource::Disk(waiter) => {
                 self.content.disk.reads.remove_waiter(waiter);
-                // The read continues, because others may wait for it; only this entry leaves it.
+                // Only this entry stops waiting. The read continues, because other entries may wait
+                // for it.
                 self.egress.stats.busy.overtaken += 1;
             }
             AwaitedSource::Shards(query) => drop(self.content.queries.remove(query)),
@@ -176,8 +180,8 @@ impl Router {
         }
     }
 
-    /// With labels of paths, records whether the next hop of a bypass had room. It had if its Data
-    /// carries no mark.
+    /// With [`Labels::Path`], records whether the next hop of a bypass had room. It had room if its
+    /// Data carries no mark.
     fn end_bypass(&mut self, index: u32, origin: Option<DataOrigin>) {
         let Some((face, has_refused)) = self.bypass_of(index) else { return };
         let had_room = match origin {
@@ -188,8 +192,8 @@ impl Router {
         self.content.disk.neighbours.on_bypass_end(&face, had_room);
     }
 
-    /// With labels of paths, returns the next hop of an entry that has bypassed a disk, and whether
-    /// it has refused.
+    /// With [`Labels::Path`], returns the next hop of an entry that has bypassed a disk, and
+    /// whether this next hop refused the Interest.
     pub(crate) fn bypass_of(&self, index: u32) -> Option<(Face, bool)> {
         let entry = self.tables.pit.get(index)?;
         if self.config.busy.labels != Labels::Path

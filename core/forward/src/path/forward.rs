@@ -22,7 +22,8 @@ use crate::table::prefixes::PrefixHashes;
 use crate::table::records::OutRecord;
 
 impl Router {
-    /// Continues with an Interest from its PIT entry, as the store stage has decided.
+    /// Continues the path of an Interest that has a PIT entry, with the action that the store stage
+    /// chose.
     #[inline(always)]
     pub(crate) fn forward_pending(
         &mut self,
@@ -68,7 +69,7 @@ impl Router {
         let may_be_found_later = self.content.store.is_recovering();
         let is_dropped = self.consult(entry, origin, only, interest, |strategy, context| {
             match (origin.next_hop_face, context.next_hops) {
-                // No route, and a disk is still recovering.
+                // No route, and a recovering disk may still have the Data.
                 (_, []) if may_be_found_later => return true,
                 (Some(_), &[chosen]) => {
                     context.send_interest(chosen);
@@ -115,6 +116,7 @@ impl Router {
             return;
         }
         let refused = entry.upstreams().find(|record| record.nacked.is_some());
+        // All next hops refused while the entry waited, so the wait was its last chance.
         if let (Some(by), NackVerdict::AllRefused(reason)) = (refused, judge_nacks(now, entry)) {
             return self.end_with_nack(index, OutNack { reason, from: Some(by.face) });
         }
@@ -135,7 +137,8 @@ impl Router {
         self.consult_again(entry, Strategy::on_refusal)
     }
 
-    /// Wakes the strategy of an entry that no next hop has answered by the time that it had set.
+    /// Wakes the strategy of an entry at the time that the strategy had requested, if no next hop
+    /// has answered.
     #[cold]
     pub(crate) fn wake_strategy(&mut self, index: u32, last_expiry: Instant) {
         self.tables.pit.timers.schedule(index, last_expiry);
@@ -198,8 +201,8 @@ impl Router {
         call(strategy, &mut context)
     }
 
-    /// Offers a new next hop of a prefix to the entries below it whose strategies want one (NFD,
-    /// afterNewNextHop).
+    /// Offers a new next hop of a prefix to the entries below this prefix, if their strategies want
+    /// new next hops (NFD, afterNewNextHop).
     pub(crate) fn offer_new_next_hop(&mut self, prefix: NameView<'_>, hop: FibNextHop) {
         let pit = self.tables.pit.iter();
         let below = pit.filter(|(_, entry)| entry.name_value().starts_with(prefix.value()));
@@ -221,6 +224,7 @@ impl Router {
         let mut hashes = PrefixHashes::default();
         hashes.add(&tables.hash_key, interest.name, lengths);
         let strategy = tables.strategies.find(interest.name, &hashes);
+        // The FIB may have a longer prefix for this entry, which does not include the new next hop.
         let is_chosen = tables
             .fib
             .longest_match(interest.name, &hashes)

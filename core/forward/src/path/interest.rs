@@ -14,8 +14,8 @@
 //! 3. **PIT** (`enter_pit`, `pending.rs`): creates an entry or joins one. A full PIT evicts entries
 //!    or refuses the Interest with a Congestion Nack (`eviction.rs`).
 //! 4. **Forward** (`forward_pending`, `forward.rs`): the strategy of the name chooses next hops
-//!    from the FIB entry. An Interest that joined an entry which waits for a disk stops before this
-//!    stage.
+//!    from the FIB entry. If the Interest joined an entry that already waits for a disk, it stops
+//!    before this stage.
 //!
 //! An Interest that waits for a disk leaves the path after `read_disk`. Its PIT entry then refers
 //! to the read (`AwaitedSource::Disk`). It continues as follows:
@@ -27,8 +27,8 @@
 //! 4. If the read failed or its Data does not match, `forward_waiting` sends the Interest upstream,
 //!    as if the store had never had the Data.
 //!
-//! The entry is not lost meanwhile: Data from upstream, a timeout or the eviction ends it, and the
-//! read then finds no waiter. A retransmission from the same face may also go upstream (`Hedge`).
+//! While the entry waits, Data from upstream, a timeout or an eviction may end it. The read then
+//! finds no waiter. A retransmission from the same face may also go upstream (`Hedge`).
 //!
 //! Example: `/a/seg=7` is on disk 0 with 3 reads ahead. The Interest passes the loop check, the
 //! store reports `OnDisk`, the policy says wait, and a read begins. The PIT entry waits for the
@@ -84,8 +84,8 @@ impl Router {
     }
 
     /// Runs one stage of the path, for a driver in which Interests wait between stages. Returns the
-    /// next stage, or `None` at the end. Each stage repeats the checks, because faces, entries and
-    /// nonces may have changed while the Interest waited.
+    /// next stage, or `None` at the end. The store and PIT stages repeat the checks of the first
+    /// stage, because faces, entries and nonces may have changed while the Interest waited.
     pub(crate) fn take_step(
         &mut self,
         step: InterestStep,
@@ -138,6 +138,7 @@ impl Router {
             self.egress.drop_packet(DropReason::UnknownFace);
             return None;
         };
+        // HopLimit counts the hops that remain, so this Interest should not have been sent here.
         if interest.hop_limit == Some(0) {
             self.egress.drop_packet(DropReason::HopLimit);
             return None;
@@ -147,6 +148,7 @@ impl Router {
             return None;
         }
         let query = query_of(interest, hashes);
+        // The Interest leaves with a nonce even if it arrived without one.
         let nonce = interest.nonce.unwrap_or_else(|| self.tables.rng.next_u32());
         let pit_index = self.tables.pit.find(&query);
         if self.tables.is_loop(hashes.whole, nonce, pit_index, &face) {
@@ -163,12 +165,14 @@ impl Router {
             StoreOutcome::Continue(onward) => return Some(onward),
             StoreOutcome::Answer(data) => self.answer(incoming, data),
             StoreOutcome::Read(read) => self.read_disk(incoming, &read),
+            // The entry waits for the replies of the other shards.
             StoreOutcome::QueryShards => {
                 if let Some(entry) = self.enter_pit(incoming) {
                     self.query_shards(entry, incoming);
                 }
             }
             StoreOutcome::Refuse(drop_reason) => {
+                // The store has counted a read that will not begin.
                 self.content.store.decline_read();
                 self.egress.refuse(
                     incoming.received,
@@ -195,6 +199,8 @@ impl Router {
     #[inline(always)]
     fn read_disk(&mut self, incoming: &IncomingInterest<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
+        // The read begins before the PIT stage. If that stage refuses the Interest, the read
+        // continues without a waiter, and its Data is still kept in memory.
         let Some(begun) = self.begin_read(&read.found) else {
             let (nack_reason, drop_reason) = (NackReason::Congestion, DropReason::DiskBusy);
             return self.egress.refuse(incoming.received, &incoming.face, nack_reason, drop_reason);

@@ -13,8 +13,8 @@ use crate::table::pit::{REWRITE_GROWTH, entry_bytes_max};
 use crate::table::records::InRecord;
 use crate::table::refusals::Holder;
 
-/// Maximum number of samples that one Interest may take to find room. A large Interest may need the
-/// memory of several small entries.
+/// Maximum number of random samples of the PIT that one Interest may take to find entries to evict.
+/// A large Interest may need the memory of several small entries.
 const SAMPLES_MAX: usize = 8;
 
 impl Router {
@@ -28,6 +28,7 @@ impl Router {
             return None;
         }
         let mut lifetime_ns = lifetime_ns(interest);
+        // A remote face must not keep PIT entries alive for longer than the operator allows.
         if !face.is_local() {
             lifetime_ns = lifetime_ns.min(self.config.remote_lifetime_ns_max);
         }
@@ -42,6 +43,7 @@ impl Router {
             Some(index) => self.join_entry(index, interest, record),
             None => self.insert_entry(&incoming.query, interest, record),
         };
+        // Data of any shard may satisfy this entry, so all shards watch for it.
         if interest.can_be_prefix && self.egress.is_sharded() {
             self.send_watches(index);
         }
@@ -62,9 +64,9 @@ impl Router {
         self.tables.pit.insert(query, packet, name_at, hop_limit, &record)
     }
 
-    /// Adds an Interest to a pending entry. The entry takes over the nonce, the HopLimit and the
-    /// forwarding hint, so a later transmission upstream has the latest values. If the PIT has no
-    /// memory for the new packet, the entry keeps the old one.
+    /// Adds an Interest to a pending entry. The entry adopts the nonce, the HopLimit and the
+    /// forwarding hint of this Interest, so a later transmission upstream has the latest values. If
+    /// the PIT has no memory for the new packet, the entry keeps the old one.
     fn join_entry(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
@@ -90,6 +92,7 @@ impl Router {
             self.egress.stats.aggregated += 1;
         }
         let known = entry.downstreams().position(|known| known.face == record.face);
+        // A retransmission from the same face refreshes its in-record.
         if let Some(at) = known {
             let known = &mut pit.lists_mut(index).downstreams[at];
             known.nonce = record.nonce;
@@ -105,7 +108,7 @@ impl Router {
         pit.timers.schedule(index, wake_at);
     }
 
-    /// The Interest as it will leave: with a nonce, with HopLimit reduced by one, and without a
+    /// Encodes the Interest for sending: with a nonce, with HopLimit reduced by one, and without a
     /// forwarding hint that names this network.
     #[inline(always)]
     fn rewrite(
@@ -121,8 +124,8 @@ impl Router {
         block.freeze(len)
     }
 
-    /// Makes room in the PIT for an Interest. A full PIT may evict entries of others with a Nack,
-    /// see [`eviction`](crate::eviction). Returns `false` if there is no room.
+    /// Makes room in the PIT for an Interest. If the PIT is full, it may evict entries of other
+    /// holders with a Nack, see [`eviction`](crate::eviction). Returns `false` if there is no room.
     #[inline(always)]
     pub(crate) fn make_room(&mut self, incoming: &IncomingInterest<'_>) -> bool {
         let IncomingInterest { received, face, pit_index, .. } = incoming;
@@ -135,7 +138,7 @@ impl Router {
         if self.tables.pit.has_ample_room() {
             return true;
         }
-        // What the Interest needs: memory for one more downstream, or for a new entry.
+        // The Interest needs memory for one more downstream, or for a new entry.
         let (entries, bytes) = match pit_index {
             Some(index) => (0, self.tables.pit.downstream_bytes(*index, !is_waiting)),
             None => (1, entry_bytes_max(received.packet.len())),
@@ -157,7 +160,8 @@ impl Router {
         let face = self.tables.faces.get(incoming.face.slot(), incoming.face.id());
         let Some((_, host)) = face else { return false };
         let requester = Holder { host, prefix };
-        // A flood would otherwise cost a sample for each of its Interests.
+        // A holder that was just refused is refused again without a sample. Otherwise each Interest
+        // of a flood would cost samples.
         if self.tables.refusals.has(self.now, requester) {
             return false;
         }

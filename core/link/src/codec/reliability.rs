@@ -4,7 +4,8 @@
 //! Sender:
 //!
 //! 1. A frame with a packet or a fragment gets the next TxSequence, and is kept until it is
-//!    acknowledged. It is sent without a number if the memory for kept frames is used up.
+//!    acknowledged. If the memory for kept frames is used up, the frame is sent without a
+//!    TxSequence.
 //! 2. The timer of a frame starts when the socket takes it, not when it is queued. Otherwise a long
 //!    queue would cause time-outs and retransmissions, which make the queue longer.
 //! 3. Only the oldest kept frame is checked. It is lost if three frames with a higher TxSequence
@@ -59,7 +60,7 @@ const LP_PACKET_HEAD_MAX: usize = 4;
 /// without an Ack. One frame in each [`PROBE_INTERVAL_NS`] then probes the peer.
 const UNRESPONSIVE_AFTER: u32 = 8;
 const PROBE_INTERVAL_NS: u64 = NS_PER_S;
-/// Maximum number of remembered packets that were given up. Their other fragments are not
+/// Maximum number of given-up packets that are remembered. Their other fragments are not
 /// retransmitted.
 const LOST_PACKETS_MAX: usize = 64;
 /// Memory of an unacknowledged frame without its payload, in bytes. Up to half of the list is
@@ -243,7 +244,7 @@ impl Reliability {
         let (Some(_), Some(tx_sequence)) = (view.fragment, view.framing.tx_sequence) else {
             return Ok(());
         };
-        // The first waiting Ack starts the timer. The others leave with it.
+        // The first waiting Ack starts the timer. Later Acks leave in the same frame.
         if self.acks.is_empty() {
             self.acks_due = now.plus_ns(ACK_DELAY_NS);
         }
@@ -260,7 +261,7 @@ impl Reliability {
     /// Handles an Ack. Acks of unknown or already acknowledged frames are ignored.
     fn on_ack(&mut self, now: Instant, tx_sequence: u64, counters: &mut LinkCounters) {
         let entry = self.find(tx_sequence).filter(|entry| {
-            // A frame that was not sent cannot have arrived.
+            // An Ack for a frame that is still queued is invalid.
             entry.as_ref().is_some_and(|entry| entry.sent.is_some())
         });
         let Some(acknowledged) = entry.and_then(Option::take) else { return };
@@ -268,8 +269,8 @@ impl Reliability {
         counters.acknowledged += 1;
         self.failures_in_row = 0;
         if let (0, Some((sent_at, _))) = (acknowledged.retransmissions, acknowledged.sent) {
-            // Each sample weighs less by the number of frames in flight. All samples of one round
-            // trip together weigh as much as one.
+            // The weight of a sample is divided by the number of frames in flight, so all samples
+            // of one round trip together count as one.
             self.rtt.sample(now.ns_since(sent_at), self.in_flight);
         }
         self.in_flight -= 1;
@@ -314,7 +315,7 @@ impl Reliability {
         if !is_overtaken && self.deadline(oldest).is_none_or(|at| now < at) {
             return None;
         }
-        // Of the frames in flight at a time-out, only one doubles the timeout.
+        // Many frames in flight may time out together. Only the first of them doubles the timeout.
         let is_after_back_off = oldest.sent.is_some_and(|(at, _)| at >= self.backed_off_at);
         if !is_overtaken && is_after_back_off {
             self.rtt.back_off();
@@ -369,8 +370,8 @@ impl Reliability {
         self.failures_in_row >= UNRESPONSIVE_AFTER
     }
 
-    /// A timeout that has become shorter also applies to frames sent earlier. A longer one does
-    /// not.
+    /// When the frame times out. If the timeout has become shorter since the frame was sent, the
+    /// shorter one applies. A longer one does not.
     fn deadline(&self, frame: &Unacknowledged) -> Option<Instant> {
         let (sent_at, rto_ns) = frame.sent?;
         Some(sent_at.plus_ns(rto_ns.min(self.rtt.rto_ns())))

@@ -41,8 +41,8 @@ pub(crate) enum ShapingOutcome {
 ///    unanswered, since one Data packet answers both.
 /// 2. If an Interest of its flow is already delayed, this one is delayed too, so that a flow keeps
 ///    its order.
-/// 3. If Q or its average over 10 ms exceeds `max`, it is delayed. Q alone counts, so that a burst
-///    cannot pass before the average has risen.
+/// 3. If Q or its average over 10 ms exceeds `max`, it is delayed. Q itself is also compared, so
+///    that a burst cannot pass before the average has risen.
 /// 4. If the average is at most `min`, it passes. In between, it passes if its flow needs less than
 ///    `min / flows`. Otherwise it is delayed with the probability `(Q - min) / (max - min) + p0`.
 /// 5. If `held_max` Interests are delayed, the flow with the most of them loses its newest one to a
@@ -64,10 +64,11 @@ pub(crate) enum ShapingOutcome {
 /// is 450,000 bytes. A flow with 391,520 bytes passes. A flow with 700,000 bytes is delayed with
 /// the probability 191,520 / 450,000 + 0.3 = 0.73.
 ///
-/// The paper leaves two points open. A delayed Interest is not drawn again: Q stays near the
-/// maximum with any probability (Tables 6 to 8). An unanswered Interest stops counting for the face
-/// when it is late, or names without Data would block the face. Its flow is then limited to its
-/// share for a while ([`Flows::has_used_share`]), or a flow could gain by late answers.
+/// The paper leaves two points open. First, a delayed Interest is not drawn again: Q stays near the
+/// maximum with any probability (Tables 6 to 8). Second, an unanswered Interest stops counting for
+/// the face when it is late. Otherwise names without Data would block the face. The flow is then
+/// limited to its share for a while ([`Flows::has_used_share`]). Otherwise a flow could gain by
+/// late answers.
 ///
 /// It must never delay management, reorder the Interests of a flow, or let one flow take the share
 /// of others.
@@ -225,6 +226,7 @@ impl Fisp {
             };
             let DelayedInterest { interest, header, packet, expires_at, .. } =
                 self.delayed.pop(by, cost_bytes)?;
+            // The consumer no longer waits for this Interest.
             if expires_at <= now {
                 self.end_delayed(interest.flow);
                 counters.drops.count(LinkDrop::ShapingExpired);
@@ -273,7 +275,7 @@ impl Fisp {
         (!self.delayed.is_empty()).then_some(self.tick_at)
     }
 
-    /// Runs the timer; [`Self::release`] may have something.
+    /// Runs the timer. [`Self::release`] may then return Interests.
     pub(super) fn poll(&mut self, now: Instant) {
         self.tick_at = now.plus_ns(TICK_NS);
     }

@@ -33,7 +33,7 @@ const COST_BYTES_MIN: u64 = 64;
 /// 1 / weight of a new value in a moving average.
 const AVERAGE_OVER: u64 = 8;
 
-/// How much of the queue towards its downstream each flow of a face needs.
+/// Estimates how much of the queue towards the downstream each flow of a face needs.
 #[derive(Debug)]
 pub(super) struct Flows {
     key: HashKey,
@@ -47,7 +47,7 @@ pub(super) struct Flows {
     /// Bytes that wait to leave: q_d.
     queue_bytes: u64,
     /// Flow and size of queued Data, in order. The queue is assumed to be first in, first out, so
-    /// it holds the most recent of these.
+    /// it always contains the most recent of these.
     queued: VecDeque<(u32, u64)>,
     queued_bytes: u64,
     /// Moving average of the size of all Data.
@@ -182,6 +182,7 @@ impl Flows {
         }
         let mut flow = Flow::new(hash, self.data_bytes);
         while self.caps.pop_front_if(|&mut (_, until)| until <= self.now).is_some() {}
+        // A flow that returns is still limited to its share.
         if let Some(at) = self.caps.iter().position(|&(known, _)| known == hash) {
             flow.capped_until = self.caps.remove(at).map_or(Instant::ZERO, |(_, until)| until);
         }
@@ -198,8 +199,8 @@ impl Flows {
         self.flows.get_mut(flow).expect("a flow exists while it needs something")
     }
 
-    /// Removes a flow that needs nothing. If it is limited to its share, this is remembered for its
-    /// return.
+    /// Removes a flow that needs nothing. If the flow is limited to its share, the limit is
+    /// remembered, so that going idle does not lift it.
     pub(super) fn remove_if_idle(&mut self, flow: u32) {
         if flow != OVERFLOW_FLOW && self.flow(flow).is_idle() {
             let Flow { hash, capped_until, .. } = self.flows.remove(flow);
@@ -248,7 +249,7 @@ impl Flows {
     ///
     /// Late Interests do not count for the face. Otherwise names without Data would use all the
     /// room, and no Data would ever free it. But a producer could delay its Data on purpose and
-    /// then send all of it together. Its flow must not get more than others.
+    /// then send all of it together. This limit keeps such a flow at its share.
     pub(super) fn has_used_share(
         &self,
         now: Instant,
@@ -343,7 +344,7 @@ impl Flows {
     /// Sets the number of bytes that wait to leave.
     fn set_queue(&mut self, queue_bytes: u64) {
         self.queue_bytes = queue_bytes;
-        // The queue has become shorter. The oldest Data has left it.
+        // If the queue has become shorter than the recorded Data, the oldest Data has left it.
         while let Some(&(flow, bytes)) = self.queued.front()
             && self.queued_bytes > queue_bytes
         {
@@ -385,6 +386,7 @@ impl Flows {
             let data_bytes = flow.data_bytes;
             self.expected_bytes -= data_bytes;
         }
+        // If this call is late, the limit counts from the expiry, not from the call.
         self.flow(flow).capped_until = now.min(until).plus_ns(CAP_NS);
         if now < until {
             return self.pending.timers.schedule(index, until);
@@ -479,7 +481,8 @@ impl Pending {
         entry
     }
 
-    /// Takes the Interest that Data of this name answers, or a Nack (`is_data` is false).
+    /// Takes the Interest that this Data or Nack answers. Only Data (`is_data`) may answer an
+    /// Interest with a shorter name.
     fn take_answered(
         &mut self,
         key: &HashKey,
@@ -488,6 +491,7 @@ impl Pending {
     ) -> Option<PendingEntry> {
         let index = self.find(key.hash(name.value())).or_else(|| {
             let shorter = if is_data && self.prefixes > 0 { name.component_count() } else { 0 };
+            // The longest prefix that an Interest with CanBePrefix has requested.
             (1..shorter).rev().find_map(|count| {
                 let index = self.find(key.hash(name.prefix(count).value()))?;
                 self.entries.get(index).is_some_and(|entry| entry.is_prefix).then_some(index)

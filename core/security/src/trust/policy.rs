@@ -1,8 +1,8 @@
 //! Decides whether the signer of names below a prefix is trusted: first by trust anchors, then by
 //! the user's own keys, then by the key seen first.
 //!
-//! A decision may need a certificate that is missing. It then names the certificate. The caller
-//! fetches it while it continues with other work, and asks again.
+//! A decision may need a certificate that is missing. It then names this certificate. The caller
+//! continues with other work, fetches the certificate, and calls again.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -71,7 +71,7 @@ impl fmt::Display for TrustedSigner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub reason: String,
-    /// What helps if the signer is legitimate.
+    /// What the user can do if the signer is legitimate.
     pub advice: Option<Advice>,
 }
 
@@ -110,8 +110,8 @@ pub enum TrustDecision {
     /// The signer is trusted. This verifies its packets.
     Accept(Arc<dyn Verifier>),
     /// The decision depends on a packet: a certificate with this name or directly below it, or the
-    /// metadata of the object with this name. The caller fetches it, passes it to
-    /// [`TrustPolicy::on_fetched`], and asks again.
+    /// metadata of the object with this name. The caller fetches the packet, passes it to
+    /// [`TrustPolicy::on_fetched`], and calls again.
     Fetch {
         wanted: NeededPacket,
         /// An earlier answer was refused, so routers must not answer from their stores.
@@ -168,7 +168,7 @@ enum Unresolved {
 /// A packet that was fetched.
 struct FetchResult {
     wanted: NeededPacket,
-    /// How often it may be fetched again if it proves to be forged.
+    /// How many times it may be fetched again if it proves to be forged.
     tries_left: u32,
     refusal: Option<Refusal>,
 }
@@ -267,6 +267,7 @@ impl TrustPolicy {
     /// fetched. Certificates in metadata must be [added](Self::offer_certificate) before.
     pub fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         let refused = match (&wanted, packet) {
+            // Metadata need not contain a certificate, so its absence is no refusal.
             (NeededPacket::MetadataOf(_), _) => None,
             (NeededPacket::Certificate(name), None) => {
                 Some(format!("the signer's certificate {name} cannot be fetched"))
@@ -279,6 +280,7 @@ impl TrustPolicy {
         let refused = refused.map(|reason| Refusal { reason, advice });
         let known = self.fetch_results.iter_mut().find(|one| one.wanted == wanted);
         let tries_left = match (&known, packet) {
+            // Another try helps only if the packet that arrived may be forged.
             (_, None) => 0,
             (None, Some(_)) => TRIES_MAX - 1,
             (Some(known), Some(_)) => known.tries_left.saturating_sub(1),
@@ -351,6 +353,7 @@ impl TrustPolicy {
         if self.requires_anchor(name) {
             return refuse(format!("{name} is signed with a shared key, not by a trust anchor"));
         }
+        // Everyone who can read has the shared key, so it must not replace a private key.
         if let Some((prefix, _)) = self.known.longest_known(name) {
             let reason = format!(
                 "{name} is signed with a shared key, but {prefix} was signed with a private key \
@@ -393,6 +396,7 @@ impl TrustPolicy {
         if !self.anchors.is_empty() {
             match self.verify_by_anchor(data, now_unix_s) {
                 Ok(certificate) => return self.accept(data, &certificate, TrustBasis::Anchor),
+                // Another basis may still apply, so the refusal is kept for the message.
                 Err(Unresolved::Refuse(refused)) if !self.needs_anchor => {
                     refusal = Some(refused.reason)
                 }
@@ -468,8 +472,9 @@ impl TrustPolicy {
         refuse("too many certificates lead to its signer".into())
     }
 
-    /// Adds the certificate `name` to the anchors, after those of its issuers. A certificate that
-    /// the anchors do not accept may be forged: it is removed, and may be fetched again.
+    /// Adds the certificate `name` to the anchors, after the certificates of its issuers. A
+    /// certificate that the anchors do not accept may be forged. It is removed, and may be fetched
+    /// again.
     fn accept_issued(
         &mut self,
         name: &Name,
@@ -480,6 +485,7 @@ impl TrustPolicy {
             let certificate = self.find_or_fetch(name)?;
             let mut accepted = self.anchors.accept(certificate.clone(), self.factory, now_unix_s);
             let mut refused = None;
+            // The issuer is not accepted yet. Accept it first, then try this certificate again.
             if let Err(TrustError::CertificateNeeded(issuer)) = &accepted
                 && depth < FETCHES_MAX
             {
@@ -499,6 +505,7 @@ impl TrustPolicy {
             });
             let before = self.fetched.len();
             self.fetched.retain(|known| *known != certificate);
+            // The user keeps this certificate, so another fetch cannot replace it.
             if self.fetched.len() == before {
                 return Err(Unresolved::Refuse(refusal));
             }
@@ -558,9 +565,9 @@ impl TrustPolicy {
         advise(reason, Advice::NameAnchors)
     }
 
-    /// The certificate that a locator names and whose key signed `data`, from the object's metadata
-    /// or fetched by its name. Several certificates may have this name, because some may be forged.
-    /// If none of them signed `data`, the packet may be forged.
+    /// Returns the certificate that a locator names and whose key signed `data`. It comes from the
+    /// object's metadata, or is fetched by its name. Several certificates may have this name,
+    /// because some may be forged. If none of them signed `data`, the packet may be forged.
     fn certificate(
         &self,
         data: &DataView<'_>,
@@ -592,6 +599,8 @@ impl TrustPolicy {
             version.map(|count| NeededPacket::MetadataOf(data.name.prefix(count).to_name()));
         match metadata.filter(|wanted| self.fetch_result_for(wanted).is_none()) {
             Some(wanted) => Err(Unresolved::Fetch { wanted, must_be_fresh: false }),
+            // All sources are exhausted. A certificate that did not sign `data` is returned, so
+            // that the verification of `data` fails.
             None => named.into_iter().next().ok_or(open),
         }
     }
