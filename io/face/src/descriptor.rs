@@ -38,8 +38,8 @@ pub(crate) fn send(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads into `octets`, and appends received files to `files`. The buffer has space for all files:
-/// the system would close the others at once, in this thread.
+/// Reads into `octets`, and appends received files to `files`. The control buffer has space for the
+/// maximum number of files. The system would close any others at once, in this thread.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     octets: &mut [u8],

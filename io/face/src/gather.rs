@@ -55,6 +55,7 @@ impl<'a> Batch<'a> {
         let (start, end) = (self.staged, self.staged + octets.len());
         staging[start..end].copy_from_slice(octets);
         self.staged = end;
+        // Consecutive copies are adjacent in `staging`, so they share one slice.
         if let Some(BatchSlice::Copied { end: last, .. }) = self.pieces[..self.count].last_mut() {
             *last = end;
         } else {

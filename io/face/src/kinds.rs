@@ -214,8 +214,8 @@ impl Socket {
         matches!(self, Self::Shared(socket) if socket.is_shared())
     }
 
-    /// Whether free space in a full send queue is announced by input (a doorbell), not by
-    /// writability of the socket.
+    /// Whether the peer announces free space in a full send queue by input (a doorbell), instead of
+    /// the system by writability of the socket.
     pub fn signals_space_by_input(&self) -> bool {
         matches!(self, Self::Shared(socket) if socket.signals_space_by_input())
     }

@@ -30,8 +30,8 @@ fn temporary_path() -> String {
 }
 
 /// Paths where applications look for a router, in order. A job may lack the session's variables
-/// (cron) or have its own temporary directory (Slurm). So the default values of the variables are
-/// tried as well, and finally every listening socket with such a name.
+/// (cron) or have its own temporary directory (Slurm). So the list continues with the variables'
+/// default values, and ends with every listening socket that has such a name.
 fn paths_to_try(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> Vec<PathBuf> {
     let usual_run = PathBuf::from(format!("/run/user/{}", nix::unistd::getuid()));
     let temporary = variable("TMPDIR").filter(|path| path.starts_with('/')).map(PathBuf::from);

@@ -54,7 +54,7 @@ impl Padding {
                 continue;
             };
             let (mut count, mut least, mut most) = (1, len, len);
-            // Frames of equal length need no padding; the last one may be shorter.
+            // A group is a run already if its frames have equal length. The last may be shorter.
             let mut is_run = true;
             let next = |left: &std::iter::Take<_>| {
                 let mut left: std::iter::Take<_> = left.clone();

@@ -58,7 +58,7 @@ fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
     while results.iter().any(Option::is_none) {
         if started < all.len() && Instant::now() >= next_at {
             let (sender, uri, index) = (sender.clone(), all[started].clone(), started);
-            // The thread ends by itself. Late results are ignored.
+            // The thread ends by itself, and its late result has no receiver.
             let attempt = move || sender.send((index, probe(&uri)));
             if std::thread::Builder::new().name("weir-reach".into()).spawn(attempt).is_err() {
                 results[started] = Some(ProbeOutcome::Silent);
@@ -74,6 +74,7 @@ fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
         match outcomes.recv_timeout(wait) {
             Ok((index, ProbeOutcome::Answered)) => return index,
             Ok((index, outcome)) => {
+                // An attempt without success starts the next one at once (RFC 8305, section 5).
                 results[index] = Some(outcome);
                 next_at = Instant::now();
             }

@@ -11,8 +11,7 @@
 //!    [`SWITCH`] between two frames. From then on it writes to its ring. If it refuses, it sends
 //!    nothing, and packets stay on the connection.
 //! 3. Each end reads the connection up to the other's switch, and then the ring. So packets stay in
-//!    order, although they change their way. The application answers the router's switch with its
-//!    own.
+//!    order across the switch. The application answers the router's switch with its own.
 //! 4. A writer copies whole frames into its ring, then advances `written` and issues a fence. If
 //!    the reader sleeps, the writer sends a [`DOORBELL`] over the connection (`ring.rs`).
 //! 5. A reader copies the bytes out of the ring, then cuts the copy into frames. When it finds
@@ -59,12 +58,12 @@ use crate::stream::{READ_BYTES_MAX, StreamSocket, cut_frames};
 use crate::uri::FaceUri;
 
 const _: () = assert!(tlv::LP_SHARED_MEMORY == 0x03B0);
-/// LpPackets without Fragment, which receivers without support for the field ignore. This one comes
-/// with the memory file.
+/// An offer, with the memory file attached. Like [`SWITCH`], it is an LpPacket without Fragment.
+/// Receivers that do not support the field ignore it.
 const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
-/// Later packets of this end come through the ring.
+/// The sender writes its later packets to the ring.
 const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
-/// Look at the rings. An empty LpPacket.
+/// An empty LpPacket: the receiver must check its rings.
 const DOORBELL: [u8; 2] = [0x64, 0];
 
 /// Frames that an application receives before it makes an offer. Shared memory does not pay for a
@@ -149,7 +148,7 @@ pub(crate) struct SharedSocket {
     stream: StreamSocket,
     role: Role,
     rings: Option<Rings>,
-    /// This end must still tell the peer that it switches to the ring.
+    /// This end must still send [`SWITCH`] before it writes to the ring.
     must_send_switch: bool,
     reads_ring: bool,
     writes_ring: bool,
@@ -212,6 +211,7 @@ impl SharedSocket {
         }
         let before = frames.len();
         let status = self.stream.recv(pool, frames)?;
+        // After an offer, this end expects the peer's switch.
         if self.rings.is_some() {
             let switch = frames[before..].iter().position(|frame| **frame == SWITCH);
             if let Some(at) = switch {
@@ -310,7 +310,7 @@ impl SharedSocket {
         }
     }
 
-    /// Whether free space in a full ring is announced by input.
+    /// Whether the peer announces free space in a full ring by input.
     pub(crate) fn signals_space_by_input(&self) -> bool {
         self.writes_ring
     }
@@ -339,7 +339,7 @@ impl SharedSocket {
             (_, Err(Broken)) => Ok(RecvStatus::RingBroken),
             (DoorbellRead::Taken, Ok(true)) => Ok(RecvStatus::Drained),
             (DoorbellRead::Closed, Ok(true)) => Ok(RecvStatus::Closed),
-            // Bytes that arrived meanwhile, or before the end of the connection.
+            // Bytes arrived meanwhile, or before the end of the connection: read them first.
             (DoorbellRead::More, _) | (_, Ok(false)) => Ok(RecvStatus::More),
         }
     }
@@ -378,13 +378,13 @@ impl SharedSocket {
 
     fn ring_doorbell(&self) -> io::Result<()> {
         if !self.stream.is_between_frames() {
-            // The rest of that frame, which still goes over the connection, wakes the peer as well.
+            // The connection still has to send the rest of that frame, which wakes the peer too.
             return Ok(());
         }
         match self.send_control(&DOORBELL) {
             // The connection is full of doorbells, so the peer is not asleep.
             Err(error) if is_retryable(&error) => Ok(()),
-            // The end of the connection is reported by recv, after the rest of the ring.
+            // `recv` reports the end of the connection, after the rest of the ring.
             Err(error) if is_disconnect(&error) => Ok(()),
             result => result,
         }
@@ -485,6 +485,8 @@ impl Rings {
         let (mut frames, mut wakes, mut has_room) = (0, false, true);
         for frame in link.frames() {
             let parts = [frame.prefix(), frame.payload()];
+            // If the ring is full, publish before waiting: the reader frees space only by reading
+            // these bytes.
             while has_room && !writer.push(parts)? {
                 wakes |= writer.publish();
                 has_room = writer.wait_for_space(frame.len())?;

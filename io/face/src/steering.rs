@@ -31,9 +31,9 @@ const BPF_A: u32 = 0x10;
 /// From asm-generic/socket.h.
 const SO_ATTACH_REUSEPORT_CBPF: libc::c_int = 51;
 
-/// Index of the socket, of `count` at one port, that receives datagrams of `peer`. Wrong for
-/// senders whose IPv6 headers have extensions: the program expects the UDP header right after the
-/// IPv6 header.
+/// Index of the socket that receives datagrams of `peer`, among `count` sockets at one port. The
+/// index is wrong for senders whose IPv6 headers have extensions: the program expects the UDP
+/// header right after the IPv6 header.
 pub fn steered_to(peer: SocketAddr, count: usize) -> usize {
     let address = match peer.ip().to_canonical() {
         IpAddr::V4(address) => address.to_bits(),
@@ -81,8 +81,8 @@ impl UdpPort {
         };
         let others = (1..count).map(bind).collect::<io::Result<Vec<Self>>>()?;
         steer(self.socket(), self.local_addr().is_ipv6(), count)?;
-        // Datagrams that arrived before are distributed arbitrarily. Their senders would get faces
-        // at threads that do not receive their later datagrams.
+        // Until `steer`, the system distributed datagrams arbitrarily. Their senders would get
+        // faces at threads that do not receive their later datagrams.
         others.iter().chain([self]).for_each(Self::discard_queued);
         Ok(others)
     }

@@ -18,7 +18,7 @@ use crate::status::{RecvStatus, SendStatus};
 use crate::untrusted_file::UntrustedFile;
 use crate::uri::FaceUri;
 
-/// The read buffer grows and shrinks between these sizes, with what the peer sends at a time.
+/// The read buffer grows and shrinks between these sizes, depending on how much each read yields.
 const READ_BYTES_MIN: usize = 16 * 1024;
 pub(crate) const READ_BYTES_MAX: usize = 128 * 1024;
 /// After this many consecutive reads that leave most of the buffer empty, it shrinks.
@@ -41,7 +41,7 @@ pub struct StreamSocket {
     /// Bytes of the link's oldest frame that were already sent.
     front_sent: usize,
     backlog: BacklogEstimate,
-    /// An error that followed bytes which had to be delivered first.
+    /// An error that the next read returns. Bytes that arrived before it come first.
     error: Option<io::Error>,
     /// Number of files that the peer may still send; `None`: the peer cannot send files.
     files_left: Option<u8>,
@@ -322,6 +322,7 @@ impl StreamSocket {
     }
 
     fn advance(&mut self, link: &mut Link, sent: usize) {
+        // Count from the start of the oldest frame, which an earlier call may have sent in part.
         let mut left = self.front_sent + sent;
         let mut whole = 0;
         for frame in link.frames() {
@@ -336,8 +337,8 @@ impl StreamSocket {
     }
 }
 
-/// Receives and closes files that are still in the connection. Otherwise the system would close
-/// them in this thread.
+/// Receives files that are still in the connection, so that another thread closes them. Otherwise
+/// the system would close them in this thread, and closing may block.
 impl Drop for StreamSocket {
     fn drop(&mut self) {
         if self.files_left.is_none() || self.socket.shutdown(Shutdown::Both).is_err() {

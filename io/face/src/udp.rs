@@ -164,6 +164,7 @@ impl UdpPort {
             has
         };
         let set = |option, value| set_int_option(&socket, libc::SOL_UDP, option, value).is_ok();
+        // Setting UDP_SEGMENT to 0 changes nothing: it only tests support.
         let is_joined = try_out("UDP_GRO", options.offload, &|| set(libc::UDP_GRO, 1));
         let cuts_runs = try_out("UDP_SEGMENT", options.offload, &|| set(libc::UDP_SEGMENT, 0));
         // Some system call filters return EPERM, as firewalls do for single messages. So test
@@ -283,6 +284,7 @@ impl UdpPort {
 
     fn fill_slots(&mut self, pool: &mut Pool) {
         self.slots.resize_with(BATCH_MAX, ReceiveSlot::default);
+        // Slots keep the blocks that received nothing, or only short datagrams.
         for slot in &mut self.slots {
             let head = slot.head.get_or_insert_with(|| pool.alloc(HEAD_BYTES));
             if self.is_joined && slot.rest.is_none() {
@@ -298,6 +300,7 @@ impl UdpPort {
         pool: &mut Pool,
         datagrams: &mut Vec<Datagram>,
     ) {
+        // The kernel's counter has 32 bits and wraps.
         if let Some(overflows) = arrival.overflows {
             let more = overflows.wrapping_sub(self.overflows_seen);
             self.counters.receive_overflows += u64::from(more);
@@ -452,8 +455,8 @@ impl UdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
             Some(libc::EINTR) => Ok(AfterError::Retry),
-            // The source address is no longer assigned to this host. That says nothing about runs
-            // to other peers.
+            // This host no longer has the source address. The error is not about runs, so runs to
+            // other peers stay enabled.
             Some(libc::EINVAL) if source.is_some_and(|source| !source.is_assigned()) => {
                 Ok(AfterError::Drop)
             }

@@ -45,8 +45,8 @@ impl LocalAddress {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct UdpPath {
     pub remote: SocketAddr,
-    /// The local address that the peer sends to. `None`: the system chooses by its routes, as for
-    /// the side that sends first, and for ports bound to one address.
+    /// The local address that the peer sends to. `None`: the system chooses it by its routes. This
+    /// applies to the side that sends first, and to ports bound to one address.
     pub local: Option<LocalAddress>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct UdpPeers {
     /// Whether datagrams report their local address.
     knows_local: bool,
     keys: HashMap<UdpPath, u64>,
-    /// Peers whose local address the system chooses, with that address at the last lookup. The
+    /// Peers whose local address the system chooses, with the address that it chose last. The
     /// peer's entry in `keys` has this address.
     routed: HashMap<SocketAddr, Option<LocalAddress>>,
     /// The last path looked up, because datagrams come in runs.
@@ -147,9 +147,9 @@ impl UdpPeers {
         }
     }
 
-    /// A datagram of a peer whose local address the system chooses arrived at a new local address.
-    /// It belongs to the same face if the route now starts at that address, for example after a
-    /// change of networks.
+    /// Handles a datagram that arrived at a new local address. If the system chooses the peer's
+    /// local address, and its route now starts at the new one, the datagram belongs to the same
+    /// face. This happens after a change of networks, for example.
     #[cold]
     fn rerouted(&mut self, path: UdpPath) -> Option<u64> {
         let before = *self.routed.get(&path.remote)?;

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
-/// Files that wait to be closed. At this number no more are accepted: a file keeps the closing
-/// thread waiting.
+/// Maximum number of files that wait to be closed. At this number, no more are accepted: one of
+/// them probably blocks the closing thread.
 const OPEN_CLOSES_MAX: usize = 64;
 
 static OPEN_CLOSES: AtomicUsize = AtomicUsize::new(0);

@@ -9,8 +9,8 @@
 //!    untouched one, in which case it takes the page faults itself.
 //! 2. The preparer hands spans over through a lock-free ring. A lock would be wrong here: the idle
 //!    thread could hold it for as long as other threads are busy.
-//! 3. A pool that has freed all blocks of a span gives the span back. The span is
-//!    used again. Only after the capacity has been lowered, memory above it returns to the kernel.
+//! 3. A pool that has freed all blocks of a span returns the span to the arena, which reuses it.
+//!    Memory returns to the kernel only after the capacity was lowered.
 //! 4. If the kernel gives no more address space, the arena reports that it is exhausted. The store
 //!    then evicts entries instead of growing, and the arena asks the kernel again after [`RETRY`].
 //!
@@ -46,7 +46,7 @@ const SPAN_BYTES_MIN: u64 = 256 << 10;
 const SPAN_BYTES_MAX: u64 = 2 << 20;
 /// Pause before the arena asks the kernel again after a failure.
 const RETRY: Duration = Duration::from_secs(2);
-/// Spans that are kept above the capacity after it was lowered: those that are being filled.
+/// Spans that the arena keeps above a lowered capacity, because pools are still filling some.
 const SPANS_OVER_CAPACITY: u64 = 16;
 
 /// The memory of all worker threads' stores.
@@ -192,6 +192,7 @@ impl Arena {
     fn prepare(&self, mut ready: rtrb::Producer<Span>) {
         let mut fresh = UntouchedSpans::default();
         while !self.is_stopping.load(Ordering::Acquire) {
+            // `take`, `set_capacity` and the drop of [`Preparer`] unpark this thread.
             if ready.is_full() || self.exceeds_capacity(0) {
                 thread::park();
                 continue;
@@ -288,6 +289,7 @@ unsafe impl SpanSource for Arena {
                 self.ready.fetch_sub(1, Ordering::Relaxed);
                 span
             }
+            // The kernel has just refused: ask it again only after `RETRY`.
             None if self.is_exhausted() && state.untouched.0.is_empty() => return None,
             None => match state.untouched.take_span(self.span_bytes, self.mapping_bytes) {
                 Ok((span, mapping)) => {
@@ -303,13 +305,14 @@ unsafe impl SpanSource for Arena {
         };
         self.in_use.fetch_add(1, Ordering::Relaxed);
         self.entry_bytes.fetch_add(entry_bytes(blocks), Ordering::Relaxed);
-        // The smaller the Data, the more of the store's memory its entries use. Spans that were
-        // prepared before this was known are then superfluous.
+        // The smaller the Data, the more memory its entries use. If memory now exceeds the
+        // capacity, the arena needs one prepared span less.
         let unneeded =
             if self.exceeds_capacity(self.span_bytes) { state.prepared.pop().ok() } else { None };
         if let Some(preparer) = &state.preparer {
             preparer.unpark();
         }
+        // `discard` takes the same lock.
         drop(state);
         if let Some(unneeded) = unneeded {
             self.ready.fetch_sub(1, Ordering::Relaxed);
@@ -348,6 +351,7 @@ fn entry_bytes(blocks: u32) -> u64 {
 fn map_with_headroom(bytes: usize) -> io::Result<Mapping> {
     let whole = map_anonymous(bytes + HEADROOM_BYTES)?;
     let start = whole.start.0;
+    // Dropping it would unmap all of it.
     std::mem::forget(whole);
     // SAFETY: the end of a new mapping that is not used yet.
     let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), HEADROOM_BYTES) };

@@ -93,7 +93,7 @@ pub struct DisksConfig {
     /// number of typical records that the disks can hold.
     pub index_bytes_max: Option<u64>,
     /// Memory in bytes for Data that waits to be written, for all shards together. `None`: half of
-    /// the store's capacity.
+    /// the store's capacity, but at least 16 MiB.
     pub write_backlog_bytes_max: Option<u64>,
     /// When the router bypasses busy disks.
     pub busy: BusyPolicy,

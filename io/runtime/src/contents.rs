@@ -93,8 +93,8 @@ impl Contents {
     /// store has capacity.
     ///
     /// # Errors
-    /// [`ContentsError::Refused`]: the previous rules stay. [`ContentsError::TimedOut`]: the new
-    /// rules come into force when the threads get to them.
+    /// [`ContentsError::Refused`]: the previous rules stay. [`ContentsError::TimedOut`]: the
+    /// threads apply the new rules later.
     pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
         self.request(ContentsRequest::SetRules(rules), within).map(drop)
     }
@@ -109,8 +109,8 @@ impl Contents {
     }
 
     /// Waits for the next miss of a large object; `None` on timeout. Misses of local applications
-    /// come first. One of 64 misses of an object is reported, to one of all clones. Misses that
-    /// exceed the queue are dropped and counted (`miss-untold`). Remote misses cannot displace
+    /// come first. The router reports one of 64 misses of an object, to only one of all clones. It
+    /// drops and counts misses that exceed the queue (`miss-untold`). Remote misses cannot displace
     /// local ones.
     pub fn next_miss(&self, within: Duration) -> Option<Miss> {
         self.misses.next(within)

@@ -1,23 +1,23 @@
 //! How a packet crosses from one worker thread (shard) to another.
 //!
 //! Each name belongs to one shard, and each face to one thread. A packet that arrives at a face of
-//! thread A, with a name of shard B, must cross to B; what B sends to a face of A crosses back.
+//! thread A, with a name of shard B, must cross to B. A packet from B to a face of A crosses back.
 //! Each ordered pair of threads has one `RingBuffer` of bytes, with one writer and one reader,
-//! and no lock. A router with one thread has none of this.
+//! and no lock. A router with one thread has no rings.
 //!
 //! 1. `ShardRings::push` writes one record into the ring to the target thread: a head of 24
 //!    bytes, the PIT token, and a copy of the packet. The packet's block returns to the pool at
 //!    once.
-//! 2. Packets above `COPY_BYTES_MAX`, unusual headers and messages that are no packets cross by
-//!    reference in a second ring. A one-byte mark in the byte ring keeps the order of both.
+//! 2. Large packets (above `COPY_BYTES_MAX`), packets with unusual headers, and other messages
+//!    cross by reference in a second ring. A one-byte mark in the byte ring keeps their order.
 //! 3. A record never wraps. If it does not fit before the end of the ring, a `Record::SKIP` byte
 //!    makes the reader continue at the beginning.
-//! 4. A full ring drops the packet and counts it, as a full queue does. It never blocks the writer.
-//! 5. Once per turn of its event loop, the writer calls `ShardRings::wake_pending`. It wakes the
-//!    target threads that received something and sleep: see `doorbell`.
+//! 4. If a ring is full, the writer drops the packet and counts it. It never waits.
+//! 5. Once per turn of its event loop, the writer calls `ShardRings::wake_pending`. It wakes each
+//!    sleeping thread that it has sent something to: see `doorbell`.
 //! 6. The reader calls `ShardRings::note_lengths`, then handles its commands, and then takes
-//!    exactly the noted bytes. A face's announcement precedes its packets, because it is in the
-//!    command queue before they are in the ring.
+//!    exactly the noted bytes. A face's announcement enters the command queue before the face's
+//!    packets enter the ring. So the reader knows the face when it takes the packets.
 //!
 //! Small packets are copied, because a reference would cost both threads more. The packet's block,
 //! its reference count and the return list of its pool are cache lines that one core fetches from
@@ -27,9 +27,8 @@
 //! ring of 256 KiB holds 2912 of them. If 50 bytes are left before the end of the ring, a SKIP byte
 //! is written there, the 50 bytes are consumed, and the record starts at the beginning.
 //!
-//! A ring must never reorder the messages of one thread to another, block a thread, or grow. A
-//! shard's message that is lost to a full ring is safe: its home shard continues without the
-//! answer.
+//! A ring must never reorder the messages of one thread to another, block a thread, or grow.
+//! Losing a shard's message to a full ring is safe: its home shard continues without the answer.
 
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -90,7 +89,7 @@ struct OutboundRing {
     references: Producer<RingMessage>,
     doorbell: Arc<Doorbell>,
     waker: Arc<Waker>,
-    /// Whether something was written since the last check whether the target sleeps.
+    /// Whether something was written since the last [`ShardRings::wake_pending`].
     needs_wake_check: bool,
 }
 
@@ -186,8 +185,7 @@ impl ShardRings {
         None
     }
 
-    /// Marks thread `to` for [`Self::wake_pending`], after sending to it by another way than the
-    /// rings.
+    /// Marks thread `to` for [`Self::wake_pending`], after a message to its command queue.
     pub(crate) fn mark_for_wake(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
             outgoing.needs_wake_check = true;
@@ -199,6 +197,7 @@ impl ShardRings {
         if !self.outgoing.iter().flatten().any(|outgoing| outgoing.needs_wake_check) {
             return;
         }
+        // One fence for all rings: it is too expensive for each message.
         published();
         for outgoing in self.outgoing.iter_mut().flatten() {
             if std::mem::take(&mut outgoing.needs_wake_check) && outgoing.doorbell.must_ring() {
@@ -263,8 +262,8 @@ impl OutboundRing {
     }
 
     fn push_reference(&mut self, crossing: RingMessage) -> Result<(), RingMessage> {
-        // The rings are written in this order: the reader finds the reference when it sees the
-        // mark.
+        // Write the reference before its mark: a reader that sees the mark takes the reference.
+        // The mark must not fail, so check its space first.
         if self.octets.is_full() {
             return Err(crossing);
         }

@@ -13,15 +13,15 @@
 //!    peers. The worker thread evicts from that group only. A host that opens faces without end
 //!    therefore evicts only its own faces.
 //! 3. Only faces that are on-demand and have been idle for 1 s may be evicted. Among them, the
-//!    thread chooses the one that has received the fewest packets, and of equals the one heard
-//!    longest ago (`worker/admission.rs`).
+//!    thread chooses the one that has received the fewest packets. Among equals, it chooses the
+//!    one heard longest ago (`worker/admission.rs`).
 //! 4. [`FaceQuota::replace`] moves the evicted face's slot to the new peer in one step, so that no
 //!    other thread can claim it.
-//! 5. If this thread has no idle face in the group, the datagram is dropped and counted. The other
-//!    threads are asked to evict one each, so that the peer's next datagram finds a free slot.
+//! 5. If this thread has no idle face in the group, it drops and counts the datagram. It asks the
+//!    other threads to evict one face each, so that the peer's next datagram finds a free slot.
 //!
-//! TCP connections are claimed by the control thread. A refused connection is closed, and one
-//! worker thread, round robin, is asked to evict a connection for the next one.
+//! The control thread claims identifiers for TCP connections. It closes a refused connection, and
+//! asks one worker thread, round robin, to evict a connection. The next one then finds a slot.
 //!
 //! Example: `per_host_max` = 2, and host 192.0.2.1 has two UDP faces. Its third port sends a
 //! datagram. If one of the two faces has been idle for 1 s, it is evicted. If both are busy, the

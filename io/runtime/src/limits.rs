@@ -75,7 +75,7 @@ fn left_after_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
     left_bytes - (index_bytes_max / 2).min(left_bytes / 2)
 }
 
-/// Divides `left_bytes` into memory for the store and for everything else, each at most as
+/// Divides `left_bytes` into memory for the store and for everything else, each at most
 /// `wanted`. If there is not enough, everything else gets half, but at least `least_bytes`.
 fn divide(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
     let (store_bytes, memory_bytes) = wanted;

@@ -1,5 +1,5 @@
-//! Messages between the control thread and the worker threads. Apart from management Interests,
-//! none is sent for a packet.
+//! Messages between the control thread and the worker threads. No message is sent per packet,
+//! except for management Interests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;

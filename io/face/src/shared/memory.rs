@@ -138,6 +138,7 @@ impl Rings {
     /// For a router: maps a file received from an untrusted application.
     pub(super) fn map_received(file: &OwnedFd) -> io::Result<Self> {
         check_size_seals(file)?;
+        // Map first: after the seal, the system refuses writable mappings.
         let mapping = Mapping::of(file)?;
         // SAFETY: no memory is involved.
         let sealed =
@@ -161,7 +162,7 @@ fn memory_file() -> io::Result<OwnedFd> {
             _ => Err(io::Error::last_os_error()),
         }
     };
-    // Some systems require this flag; Linux before 6.3 does not know it.
+    // Some systems require MFD_NOEXEC_SEAL. Linux before 6.3 rejects it.
     make(flags | libc::MFD_NOEXEC_SEAL).or_else(|_| make(flags))
 }
 
@@ -184,7 +185,8 @@ fn check_size_seals(file: &OwnedFd) -> io::Result<()> {
     if seals < 0 || seals & SIZE_SEALS != SIZE_SEALS {
         return Err(refusal("the memory has no seals that keep its size"));
     }
-    // The size is no multiple of huge pages. Their pool could run out at any access.
+    // The size also excludes files of huge pages, because it is no multiple of their size. The pool
+    // of huge pages could run out at any access.
     if status(file)?.st_size != SHARED_BYTES as libc::off_t {
         return Err(refusal("the memory has another size"));
     }

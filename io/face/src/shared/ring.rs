@@ -160,7 +160,7 @@ pub(crate) struct Reader<M> {
     memory: M,
     /// Bytes read so far, modulo 2^32.
     read: u32,
-    /// Whether this side has announced that it sleeps and has not looked since.
+    /// Whether this side has announced that it sleeps, and has not checked the ring since.
     sleeps: bool,
 }
 
@@ -204,8 +204,9 @@ impl<M: Memory> Reader<M> {
             && marks.writer.0.swap(WRITER_RUNNING, Ordering::Relaxed) == WRITER_WAITING
     }
 
-    /// Nothing is available: discards old doorbells, announces that this side sleeps, and looks
-    /// once more. Returns whether the ring is still empty; then the writer will wake this side.
+    /// Call this when nothing is available. Discards old doorbells, announces that this side
+    /// sleeps, and checks the ring again. Returns whether the ring is still empty. If so, the
+    /// writer will wake this side.
     ///
     /// The order matters. A doorbell that rings after the announcement is for bytes that this side
     /// has not seen, so it must not be discarded.

@@ -22,7 +22,7 @@ use crate::snapshot::DiskSnapshot;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Memory in bytes for index and filter of one typical record: twice what they need.
 const INDEX_BYTES_PER_RECORD: u64 = 32;
-/// Minimum memory of the index, however small the disks are.
+/// Minimum memory of one shard's index, however small the disks are.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// Minimum write backlog, however small the store is.
 const WRITE_BACKLOG_BYTES_MIN: u64 = 16 << 20;
@@ -30,7 +30,8 @@ const WRITE_BACKLOG_BYTES_MIN: u64 = 16 << 20;
 const LOG_INTERVAL_NS: u64 = 10 * NS_PER_S;
 /// Interval between log lines about the progress of the final flush.
 const PROGRESS_INTERVAL_NS: u64 = 2 * NS_PER_S;
-/// Supervisors may send two signals in a row and mean one.
+/// A stop request at least this long after the first one is a second request, which skips the
+/// final flush. Supervisors may send two signals in a row and mean one.
 const SECOND_SIGNAL_NS: u64 = 200 * NS_PER_MS;
 
 /// Disks that are open and locked, before their engines start.
@@ -250,6 +251,7 @@ impl Disks {
         self.reports[usize::from(worker)] = Some(stats);
         let mut sum = DiskTierStats::default();
         for report in &self.reports {
+            // Sums are complete only after every worker thread has reported.
             let Some(report) = report else { return };
             sum.merge(report);
         }
@@ -281,6 +283,7 @@ impl Disks {
                 tracing::info!(%path, "the disk responds again");
             }
         }
+        // A stall that began and ended between two reports is in the count only.
         if sum.stalls > news.stalls && sum.stalled_set == 0 && news.stalled_set == 0 {
             tracing::warn!(stalls = sum.stalls, "a disk was briefly unresponsive");
         }

@@ -78,6 +78,7 @@ impl PeerAdmission {
         };
         let class = FaceClass { is_stream: false, network: refusal.network() };
         let Some((slot, face)) = self.pop_least_used(now, class, faces) else {
+            // Another thread may have an idle face. Do not ask for each datagram of a flood.
             let may_ask = now >= self.eviction_requested_at.plus_ns(SEARCH_INTERVAL_NS);
             if may_ask {
                 self.eviction_requested_at = now;
@@ -136,6 +137,7 @@ impl Search {
                 (Reverse((packets, face.last_heard())), slot, face.id)
             })
             .collect();
+        // `Reverse` puts the least used faces last, where `pop` finds them.
         silent.sort_unstable();
         let surplus = silent.len().saturating_sub(CANDIDATES_MAX);
         self.candidates.clear();

@@ -96,11 +96,11 @@ impl Worker {
         }
     }
 
-    /// Moves a face to thread `to`, whose sockets have less to do. Packets stay with their shards.
-    /// Each thread keeps the order of the face's packets. Packets may be reordered only between the
-    /// last one that this thread reads and the first one that the other thread reads.
+    /// Moves a face to thread `to`, which has less work, or receives the datagrams of the face's
+    /// new address. The shards do not move. Each thread keeps the order of the face's packets. Only
+    /// the last packets read here and the first ones read there may be reordered.
     fn move_face(&mut self, now: Instant, id: FaceId, to: u16, socket: Option<NewSocket>) {
-        // Forward what was read from the face, and send what its shards have for it.
+        // Forward packets that were read from the face, and send those that are queued for it.
         self.forward(now);
         self.flush(now);
         let siblings = self.siblings.as_mut().expect("there is another thread");

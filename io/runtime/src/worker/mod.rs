@@ -20,8 +20,8 @@
 //! | [`WorkerStats`] | counters that belong to no face | copies of them |
 //!
 //! The methods of [`Worker`] are in four files: the loop (this file), `commands`, `receive`,
-//! `forward`. Each calls only later ones. [`Faces`] contains `UdpPorts`, `FaceTable` and
-//! `MemoryBudgets`, which do not know it.
+//! `forward`. Each file calls only methods of later files. [`Faces`] contains `UdpPorts`,
+//! `FaceTable` and `MemoryBudgets`, which do not depend on it.
 
 mod admission;
 mod commands;
@@ -160,8 +160,8 @@ impl Worker {
         let Some(siblings) = &self.siblings else {
             return self.faces.poll(events, timeout);
         };
-        // From here on other threads wake this one. Messages that arrived just before are checked
-        // once more: see `cross::doorbell`.
+        // From here on, other threads wake this one. Check once more for messages that arrived just
+        // before: see `cross::doorbell`.
         let may_sleep = timeout != Some(Duration::ZERO);
         if may_sleep && !(siblings.rings.begin_sleep() && self.commands.is_empty()) {
             timeout = Some(Duration::ZERO);
@@ -191,8 +191,9 @@ impl Worker {
         }
     }
 
-    /// Handles commands, then messages of other worker threads. A face's announcement is in the
-    /// command queue before its packets are in the rings, so the rings' lengths are read first.
+    /// Handles commands, then the messages that are in the rings now. Another thread announces a
+    /// face in the command queue before it puts the face's packets into a ring. So the lengths come
+    /// first: each packet in them belongs to a face that the commands announce.
     fn take_from_threads(&mut self, now: Instant) {
         if let Some(siblings) = &mut self.siblings {
             siblings.rings.note_lengths();

@@ -61,7 +61,7 @@ impl Worker {
             self.buffers.frames = frames;
             return false;
         };
-        // A closed connection has no later turn for its frames.
+        // A closed connection gets no later turn, so all of its frames are processed now.
         let may_wait = !matches!(end, ReadEnd::Closed(_));
         let mut interests = 0;
         let mut frames_left = frames.drain(..);
@@ -206,7 +206,7 @@ impl Worker {
         let slot = self.faces.insert_peer(now, id, port, path);
         let attributes = self.faces.peer_attributes(port, path);
         self.shard.command(Command::AddFace { face: id, attributes });
-        // Announced in the command queues, which other threads read before their rings.
+        // Announce it in the command queues: other threads read them before their rings.
         if let Some(siblings) = &self.siblings {
             siblings.announce(id, attributes);
         }

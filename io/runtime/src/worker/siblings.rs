@@ -1,4 +1,5 @@
-//! The other worker threads, as one of them sees them. Only with several threads.
+//! One worker thread's view of the others: the rings to them, and the faces that they own. A
+//! router with one thread has none.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

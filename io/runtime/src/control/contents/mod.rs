@@ -320,6 +320,8 @@ impl Contents {
         }
         batches.sort_by_key(|(shard, _)| *shard);
         let at: Vec<_> = batches.iter().map(|(_, one)| (one.generation, one.sequence)).collect();
+        // Each shard's batch must follow the last one that it reported, in the same generation.
+        // After a restart, each must be the first of its generation.
         let follows = match (&self.reported, is_restart) {
             (Some(reported), false) => {
                 let next =

@@ -6,7 +6,8 @@ use weir_store::{Retention, Rule, Rules, SegmentRange};
 
 /// Consecutive segments that belong to the same shard (decision 0014).
 const RANGE_SEGMENTS: u64 = 64;
-/// Ranges of all rules whose shards are computed. Rules beyond are divided evenly.
+/// Maximum number of ranges, over all rules, whose shards are computed. Rules with further ranges
+/// are divided evenly.
 const RANGES_COUNTED_MAX: u64 = 1 << 20;
 /// A store may keep all but this fraction (1/16) of its capacity.
 const SPARE_SHARE: u64 = 16;
@@ -46,8 +47,8 @@ fn scale(bytes: u64, count: u64, total: u64) -> u64 {
     (u128::from(bytes) * u128::from(count) / u128::from(total)) as u64
 }
 
-/// Number of a rule's segments in each shard. Equal numbers for all shards when they cannot be
-/// computed: the range is too long, or the prefix may hold several objects.
+/// Number of a rule's segments in each shard. The numbers are equal if the rule has too many
+/// segments to count, as a rule for all segments (0 to `u64::MAX`) always does.
 fn segments_per_shard(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
     let SegmentRange { first, last } = rule.segments;
     let even = vec![1; shards.into()];

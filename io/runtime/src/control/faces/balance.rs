@@ -86,7 +86,7 @@ impl Balance {
             return None;
         }
         self.decide_at = Some(now.plus_ns(self.interval_ns));
-        // A thread that sleeps sends no reports.
+        // A sleeping thread sends no reports, so a thread with an old report counts as idle.
         let oldest_ns = 3 * self.interval_ns;
         for thread in &mut self.threads {
             if now.ns_since(thread.reported_at) > oldest_ns {
@@ -103,6 +103,7 @@ impl Balance {
         // A move reduces the gap by twice the work of the face.
         let left = |work: u64| gap.abs_diff(2 * work);
         let moved = self.threads[from].report.movable.iter().min_by_key(|face| left(face.work))?;
+        // A move that closes less than a quarter of the gap does not pay.
         if left(moved.work) > gap / 4 * 3 {
             return None;
         }

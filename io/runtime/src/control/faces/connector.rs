@@ -34,7 +34,7 @@ impl Connector {
         Self { control, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
     }
 
-    /// Starts an attempt. Of several addresses, `current` is tried first. The outcome always
+    /// Starts an attempt. It tries `current` before other addresses. The outcome always
     /// arrives as a [`ToControl::Connected`] message.
     pub(super) fn start(&self, uri: String, current: Option<FaceUri>, purpose: ConnectPurpose) {
         let control = self.control.clone();

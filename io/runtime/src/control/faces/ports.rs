@@ -96,9 +96,9 @@ impl UdpPorts {
     }
 }
 
-/// Chooses the port for `peer`. The system's route to the peer starts at address `source`. The
-/// order of preference is: a port bound to `source`, one bound to all addresses, one bound to
-/// another address, whose operator must make sure that the peer answers to it.
+/// Chooses the port for `peer`. `source`: the local address of the system's route to the peer. A
+/// port bound to `source` is best, then a port bound to all addresses, then a port bound to another
+/// address. In the last case, the operator must ensure that the peer's answers arrive there.
 fn best_port(
     ports: impl Iterator<Item = (PortId, SocketAddr)>,
     peer: SocketAddr,

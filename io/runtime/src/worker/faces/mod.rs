@@ -186,8 +186,8 @@ impl Faces {
         self.mark_ready(Source::Port(slot));
     }
 
-    /// Gives a face its socket. Returns the slot of the face that this peer had before, which the
-    /// caller must close: the peer's first packet was faster than the command.
+    /// Gives a face its socket. If the peer already has another face, because its first packet
+    /// arrived before the command, returns that face's slot. The caller must close it.
     pub(super) fn attach(
         &mut self,
         slot: u32,
@@ -208,6 +208,7 @@ impl Faces {
             NewSocket::Peer { port, path } => {
                 let port = self.ports.slot_of(port);
                 replaced = self.ports.peer(port, path);
+                // Closing the replaced face later must not remove the new face's entry.
                 if let Some(replaced) = replaced {
                     self.leave_port(replaced);
                 }
@@ -266,6 +267,7 @@ impl Faces {
     /// Removes a face from the table and all lists.
     pub(super) fn detach(&mut self, slot: u32) -> Face {
         let mut face = self.table.remove(slot);
+        // A batch that is being processed must look up its slots again.
         self.removed += 1;
         self.timers.cancel(slot);
         self.memory.forget(mem::take(&mut face.counted));

@@ -24,8 +24,8 @@ impl Faces {
             face.link.poll(now);
             self.memory.recount_reassembly(face);
             if face.link.is_shaping() {
-                // The socket's send queue may have drained without a send since it was last
-                // measured.
+                // The kernel may have drained the socket's send queue since the last measurement,
+                // which only a send would repeat.
                 match &mut face.socket {
                     FaceSocket::Own(socket) => socket.tell_backlog(&mut face.link),
                     FaceSocket::Peer { port, .. } => {
