@@ -127,7 +127,7 @@ impl Routers {
     }
 }
 
-/// Space for one file with names, signatures and index, but not for two.
+/// Store size in MiB: space for one file with names, signatures and index, but not for two.
 fn store_mib(args: &Args) -> usize {
     args.mebibytes + args.mebibytes / 8 + 32
 }
@@ -166,7 +166,8 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     let seed = number * 3;
     let mut offer = Offer::new(args, &host, &producer, seed)?;
     fetch(&offer, Some("cold"))?;
-    // Without the producer, so that all Data comes from the store, before anything else fills it.
+    // Stop the producer, so that all Data comes from the store. Fetch at once, before other Data
+    // evicts it.
     offer.producer = None;
     fetch(&offer, Some("warm"))?;
     if args.full {

@@ -82,8 +82,8 @@ impl ObjectRead {
 }
 
 impl ReadState {
-    /// Takes the available bytes. The end, and bytes after skipped segments, are delivered by a
-    /// separate call.
+    /// Takes the available bytes, up to the next skipped segments or the end. A separate call
+    /// delivers what follows, because one result has only one set of flags.
     fn take(
         &mut self,
         context: &mut Context<'_>,
@@ -98,6 +98,7 @@ impl ReadState {
                 Poll::Pending if total > 0 => break false,
                 Poll::Pending => return SourcePoll { found: Poll::Pending, has_more: false },
             };
+            // End this result before the gap: the flag applies to the bytes after it.
             let missed = self.reader.missed();
             if total > 0 && (!has_octets || missed > self.missed) {
                 break true;
@@ -107,6 +108,7 @@ impl ReadState {
             if !has_octets {
                 break false;
             }
+            // Poll again, because `missed` needed the reader. The bytes are still buffered.
             let Poll::Ready(Ok(octets)) = self.reader.poll_fill_buf(context) else { break true };
             let count = buffer.put(octets);
             if count == 0 {

@@ -67,6 +67,7 @@ impl Library {
         if socket.is_fd_ours() {
             return Ok(socket);
         }
+        // The application has closed the descriptor, and perhaps opened another file.
         self.remove(number, &socket);
         Err(Errno::EBADF)
     }
@@ -77,6 +78,7 @@ impl Library {
             return;
         }
         let removed = sockets.remove(&number);
+        // Closing may wait for threads, so release the lock first.
         drop(sockets);
         if let Some(removed) = removed {
             removed.close(true);

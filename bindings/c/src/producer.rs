@@ -33,8 +33,8 @@ pub(crate) struct Growing(Mutex<Option<LiveWriter>>);
 
 impl Growing {
     /// Appends bytes, and the end if `is_last`. Returns whether there was an object to append to.
-    /// The first call starts the object, unless it is the last. `goes_on` is called now and then;
-    /// false stops the call.
+    /// Without `is_last`, the first call starts the object. The call stops with an error when
+    /// `goes_on` returns false.
     ///
     /// # Errors
     /// Those of `icn_sendto`.

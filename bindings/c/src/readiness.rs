@@ -40,7 +40,8 @@ impl Descriptor {
         Ok(Self { app_fd: shown, own_fd: own, identity, is_signalled: false })
     }
 
-    /// Whether the application's number still refers to this descriptor, as far as can be detected.
+    /// Whether the application's number still refers to this descriptor. Another eventfd with the
+    /// same number is not detected.
     fn is_fd_ours(&self) -> bool {
         identity(&self.app_fd) == Ok(self.identity)
     }
@@ -49,7 +50,8 @@ impl Descriptor {
         if is_up == self.is_signalled {
             return;
         }
-        // Fails only if the application has tampered with the descriptor.
+        // Reading and writing fail only if the application has tampered with the descriptor. Check
+        // before reading: the application may have read it, and a blocking read would wait forever.
         if is_up {
             let _ = write(&self.own_fd, &1_u64.to_ne_bytes());
         } else if is_readable(&self.own_fd) {
@@ -63,6 +65,7 @@ impl Descriptor {
         let is_shown =
             self.is_fd_ours() && event_number(&self.app_fd) == event_number(&self.own_fd);
         if !owns_number || !is_shown {
+            // Dropping `app_fd` would close the file that has reused the number.
             std::mem::forget(self.app_fd);
         }
     }
@@ -173,7 +176,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     std::thread::Builder::new().name("icn".into()).spawn(body).map_err(|_| Errno::EIO)
 }
 
-/// One source of a socket, which wakes the calls that wait for it.
+/// Handle to one source of a socket. It wakes the calls that wait for the source.
 pub(crate) struct WakeSource {
     readiness: Arc<Readiness>,
     id: u64,
@@ -301,6 +304,7 @@ impl WakeSource {
                     source.is_ready = has_more && !source.is_hidden;
                 }
             });
+            // A result counts even if the socket was closed meanwhile.
             if let Poll::Ready(found) = found {
                 return Ok(found);
             }

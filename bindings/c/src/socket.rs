@@ -39,8 +39,8 @@ struct SocketState {
     binding: Binding,
 }
 
-/// A socket. Values that may hold a session are dropped without the lock: a session waits for
-/// threads that may be about to wake this socket.
+/// A socket. Drop values that may hold a session only after releasing the lock: a session waits for
+/// its threads, and these may need the lock to wake this socket.
 pub(crate) struct Socket {
     readiness: Arc<Readiness>,
     state: Mutex<SocketState>,
@@ -104,6 +104,7 @@ impl Socket {
     /// `owns_number`.
     pub(crate) fn close(&self, owns_number: bool) {
         self.readiness.close(owns_number);
+        // Two statements, so that the lock is released before the session ends.
         let end = std::mem::replace(&mut self.state().binding, Binding::Unbound);
         drop(end);
     }
@@ -212,7 +213,7 @@ impl Socket {
     ) -> Result<ReadResult, Errno> {
         let may_wait = may_wait(&self.readiness, flags & !ICN_NEWEST)?;
         if buffer.left() == 0 {
-            // A result of 0 must only mean the end.
+            // 0 bytes mean the end of the object, so an empty buffer cannot have a result.
             return Err(Errno::EINVAL);
         }
         let read = match &mut *self.state() {
@@ -223,6 +224,7 @@ impl Socket {
             state => return Err(state.misused()),
         };
         let got = read.recv(buffer, may_wait);
+        // After the end or an error, the next call starts a new read of the name.
         if !matches!(got, Ok(ReadResult { count: 1.., .. }) | Err(Errno::EAGAIN))
             && let Binding::Consumer(consumer) = &mut self.state().binding
         {
@@ -318,7 +320,7 @@ impl Socket {
         let Some(growing) = growing else { return Ok(false) };
         let goes_on = || self.readiness.is_open();
         let grown = growing.append(producer, name, octets, is_last, &goes_on);
-        // If the socket is closed, the object is gone.
+        // Fails if the socket is closed. Then the object no longer exists.
         let _ = self.producer(|bound| bound.end_growing(name, &growing));
         grown.map_err(|error| self.errno_of(&error))
     }
@@ -347,8 +349,8 @@ impl Socket {
             let mut goes_on = || readiness.is_open();
             producer.publish_while(&name, octets, &mut goes_on).map(drop)
         };
-        // Signal handlers run in the calling thread, even while another thread signs. Short content
-        // needs no other thread.
+        // Sign long content in another thread, so that signal handlers can run in the calling
+        // thread. Short content needs no other thread.
         let published = match is_long {
             true => spawn(publish)?.join().map_err(|_| Errno::EIO)?,
             false => publish(),

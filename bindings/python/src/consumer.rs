@@ -242,7 +242,8 @@ impl FetchState {
         Poll::Ready(Ok(piece))
     }
 
-    /// Collects bytes until there are `count`, or until the end.
+    /// Collects bytes until there are `count`, or until the end. If the caller gives up before, the
+    /// bytes stay in `whole` for the next call.
     fn poll_octets(&mut self, context: &mut Context<'_>, count: u64) -> Polled<Vec<u8>> {
         if self.whole.capacity() == 0 {
             let metadata = ready!(self.reader.poll_metadata(context))?;
@@ -287,10 +288,10 @@ impl FetchState {
 
 /// The state of a stream.
 struct StreamState {
-    /// Taken out by the caller that waits.
+    /// `None` while a caller waits, because the caller has taken it.
     fetch: Mutex<Option<FetchState>>,
     is_closed: Arc<AtomicBool>,
-    /// The waiting task. Waking it takes a lock that network threads also take.
+    /// Wakes the waiting task, which then notices a closed stream.
     task: Mutex<Option<Waker>>,
 }
 
@@ -323,6 +324,7 @@ impl Stream {
             });
         };
         let result = then(&mut flow);
+        // `close` found no fetch, because this call had taken it. So drop it here.
         if course.is_closed.load(Ordering::Relaxed) {
             py.detach(|| drop(flow));
         } else {

@@ -17,7 +17,7 @@ const WHAT: &str = "this growing object";
 #[pyclass(frozen, module = "weir._weir")]
 pub(crate) struct Live {
     name: String,
-    /// Locked while something is signed, and never by a thread that waits for the GIL.
+    /// Locked while the writer signs. A thread that holds this lock never waits for the GIL.
     writer: ProcessLocal<Mutex<Option<LiveWriter>>>,
     /// Whether the producer was closed. The writer learns of it a little later.
     is_closed: Arc<AtomicBool>,

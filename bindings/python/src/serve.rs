@@ -127,6 +127,7 @@ impl Shelf {
         };
         let published =
             self.sign(py, || publish_file(&path, self.label(&name), &self.options, &mut go_on));
+        // An exception of a signal handler also made signing fail: raise the exception.
         match raised {
             Some(raised) => Err(raised),
             None => self.add(published),
@@ -152,6 +153,7 @@ impl Shelf {
 
     /// Starts to serve everything that was added.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
+        // If starting fails, the server stays closed.
         let state = std::mem::replace(&mut *self.state(), State::Closed);
         let State::Filling(mut store) = state else {
             return Err(errors::closed(WHAT));

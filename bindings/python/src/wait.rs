@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::process_local::ProcessLocal;
 
-/// How late Ctrl-C may be noticed.
+/// Maximum delay until a waiting thread notices Ctrl-C.
 const SIGNALS: Duration = Duration::from_millis(50);
 
 struct Unpark(std::thread::Thread);
@@ -99,6 +99,7 @@ impl Wake for TokenWaker {
         let is_first = tokens.is_empty();
         tokens.push(self.token);
         drop(tokens);
+        // One write announces all tokens until the event loop takes them.
         if is_first {
             // Fails only after 2^64 wake-ups.
             let _ = self.pending.event.write(1);
@@ -130,7 +131,7 @@ impl Notifier {
     fn take(&self) -> PyResult<Vec<u64>> {
         let pending = self.0.get_or_raise(WHAT)?;
         let mut tokens = pending.tokens();
-        // The eventfd is empty if no task was woken.
+        // Reading fails if the eventfd is empty, because no task was woken.
         let _ = pending.event.read();
         Ok(std::mem::take(&mut *tokens))
     }

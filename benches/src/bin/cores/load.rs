@@ -13,11 +13,11 @@ use weir_face::{FaceUri, RecvStatus, SendStatus, Socket};
 use weir_link::{Link, Received};
 use weir_wire::LpHeader;
 
-/// The only time that links see here.
+/// The present time for all links, which need no timers here.
 const START: Instant = Instant::ZERO;
 /// How long a consumer waits for an answer before it gives up all pending Interests.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Number of Data of one object that a consumer requests before the next object.
+/// Number of Data that a consumer requests from one object before it turns to the next.
 const DATA_PER_TURN: u64 = 32;
 /// Maximum egress queue of a producer's link; more packets would be dropped.
 const QUEUE_BYTES_MAX: u64 = 1 << 20;

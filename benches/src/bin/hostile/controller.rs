@@ -148,7 +148,7 @@ impl Trial {
         let many = one.repeat(500);
         let mut held: Vec<TcpStream> = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            // A full connection keeps its place; a closed one is removed.
+            // Keep connections whose send buffer is full. Remove closed ones.
             held.retain_mut(|stream| match stream.write(one) {
                 Ok(_) => true,
                 Err(error) => error.kind() == io::ErrorKind::WouldBlock,
