@@ -28,7 +28,8 @@ pub(super) fn is_emulated(plan: &Plan, index: usize) -> bool {
         .faults
         .iter()
         .any(|planned| matches!(planned.fault, Fault::LinkDown { link, .. } if link == index));
-    // Faces are identified by the address of their peer.
+    // A face is identified by the address of its peer, so a second link between the same nodes
+    // needs ports of its own.
     let ends = |link: &LinkPlan| (link.a.min(link.b), link.a.max(link.b));
     let has_twin = plan.links[..index]
         .iter()

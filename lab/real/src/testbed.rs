@@ -141,6 +141,7 @@ impl<'a> Testbed<'a> {
         let links = check::links_of(self.plan, node).into_iter();
         let address = |(index, _): (usize, usize)| {
             let emulated = self.links.get(&index)?;
+            // Each neighbour sends to the port of the emulator on its own side.
             Some(if self.plan.links[index].a == node { emulated.b } else { emulated.a })
         };
         links.filter_map(address).collect()
@@ -235,7 +236,7 @@ impl<'a> Testbed<'a> {
         }
     }
 
-    /// Starts a router. `is_filled`: it fills its disks.
+    /// Starts a router. With `is_filled`, it starts only to write the content of its disks.
     fn start_router(
         &mut self,
         node: usize,
@@ -520,6 +521,8 @@ impl<'a> Testbed<'a> {
         self.wait_for_filler(node, deadline)?;
         for index in 0..self.plan.links.len() {
             let link = &self.plan.links[index];
+            // Applications with other transports reconnect by themselves. The links of this router
+            // to other routers are UDP (see `check`).
             if link.transport != Transport::Udp || ![link.a, link.b].contains(&node) {
                 continue;
             }

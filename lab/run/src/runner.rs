@@ -69,7 +69,7 @@ pub struct Task {
 /// Progress of a run, for display.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// Number of tasks. The results of others exist from an earlier run.
+    /// The run starts. It skips tasks whose results exist from an earlier run.
     Started {
         tasks: usize,
         /// Tasks completed earlier.
@@ -143,7 +143,8 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
 ///
 /// 1. List all tasks: each point with each seed.
 /// 2. Skip tasks whose records exist.
-/// 3. Let `jobs` threads take the remaining tasks in order. Each writes its record at the end.
+/// 3. Start `jobs` threads, which take the remaining tasks in order. Each writes its record at the
+/// end.
 /// 4. Stop early if `stop` is set or a task fails. `stop` abandons the tasks in progress; after a
 ///    failure, the other threads finish their current tasks. Records are complete or absent.
 ///

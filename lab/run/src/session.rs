@@ -172,6 +172,8 @@ impl Session {
             Some(file) => file,
             None => self.file.clone(),
         };
+        // A run that ended early keeps its records, so its time counts. After a record error
+        // nothing is written: the folder may belong to another run.
         if !matches!(done, Err(RunError::Record(_))) {
             file.elapsed_s += before.elapsed().as_secs_f64();
             self.folder.write_run_file(&file)?;
@@ -509,7 +511,8 @@ impl PaperSession {
         Ok(folder.clone())
     }
 
-    /// Records the numbers of all full-size runs, one file for each scenario: they took hours.
+    /// Copies the numbers of all full-size runs, one file for each scenario. Repeating the runs
+    /// would take hours.
     fn record_metrics(&self, target: &Path) -> Result<(), RecordError> {
         std::fs::create_dir_all(target).map_err(record::file_error(target))?;
         for session in &self.sessions {

@@ -110,6 +110,7 @@ impl LossState {
 
     #[inline]
     fn loses(&mut self, rng: &mut Rng) -> bool {
+        // The state may change before each frame, in the Gilbert-Elliott model.
         let step = if self.is_bad { self.bad_to_good } else { self.good_to_bad };
         self.is_bad ^= step.happens(rng);
         let chance = if self.is_bad { self.in_bad } else { self.in_good };
@@ -200,6 +201,7 @@ impl LinkModel {
                 Err(drop) => return Transit::Dropped(drop),
             },
         };
+        // A frame that is lost on the wire has still used the link.
         if self.loss.loses(&mut self.loss_rng) {
             self.stats.dropped_loss += 1;
             return Transit::Dropped(LinkDrop::Loss);
@@ -226,6 +228,7 @@ impl LinkModel {
         let wire_bytes = u64::from(bytes) + u64::from(self.config.overhead_bytes);
         if self.busy_until_ns > now_ns {
             self.enqueue(wire_bytes)?;
+        // The link was idle, so no fraction of a nanosecond carries over.
         } else if self.busy_until_ns < now_ns {
             self.busy_until_ns = now_ns;
             self.busy_rest = 0;
@@ -280,6 +283,7 @@ impl LinkModel {
                 delay_ns.saturating_add_signed(extra.round() as i64)
             }
         };
+        // Jitter alone never reorders: a frame arrives no earlier than the one before it.
         let arrival_ns = left_ns.saturating_add(delay_ns).max(self.latest_arrival_ns);
         if let Some(reorder) = self.config.reorder
             && self.reorders.happens(&mut self.reorder_rng)

@@ -198,6 +198,7 @@ impl<'a> Unit<'a> {
         }
         let order = largest.log10().floor() as i32;
         if let Some(base) = self.base {
+            // Seconds have prefixes only below 1 and other units only above, as is usual.
             let greatest = if base == "s" { 0 } else { 12 };
             let least = if base == "s" { -12 } else { 0 };
             return ((order + self.exponent).div_euclid(3) * 3).clamp(least, greatest);
@@ -317,6 +318,7 @@ fn fit_log(axis: &Axis, unit: &Unit<'_>, low: f64, high: f64) -> FittedAxis {
         _ => &[],
     };
     if labelled.is_empty() {
+        // Powers of ten are too far apart for so short a range.
         let linear = fit_linear(axis, unit, low, high, 5);
         return FittedAxis { log: true, ..linear };
     }

@@ -69,7 +69,8 @@ impl Direction {
         self.insert(pending);
     }
 
-    /// Only a reordered frame is due after a later arrival, and it is near the end of the queue.
+    /// Keeps the queue in order of due times. Only a frame that the model delays to reorder it is
+    /// due after frames that arrive later.
     fn insert(&mut self, pending: Pending) {
         match self.pending.back() {
             Some(last) if last.due_ns > pending.due_ns => {

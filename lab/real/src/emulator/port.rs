@@ -72,12 +72,13 @@ impl UdpEnd {
         let status = self.port.recv(pool, &mut self.datagrams)?;
         let now_unix_ns = unix_ns();
         for datagram in self.datagrams.drain(..) {
+            // An unknown peer is set by its first frame. Frames of all others are dropped.
             if self.peer.get_or_insert(datagram.path).remote != datagram.path.remote {
                 self.strangers += 1;
                 continue;
             }
-            // Uses the age of the datagram: a step of the wall clock in between has a bounded
-            // effect.
+            // The age connects the kernel's wall clock to the emulator's clock. A step of the wall
+            // clock affects only frames that wait at that moment.
             let taken_in_unix_ns = datagram.received_unix_ns.unwrap_or(now_unix_ns);
             let age_ns = now_unix_ns.saturating_sub(taken_in_unix_ns);
             arrivals.push(Arrival { frame: datagram.frame, age_ns });

@@ -259,6 +259,7 @@ fn receive(
             side.port.receive(pool, arrivals).map_err(|source| broken(&side.port, source))?;
         let now_ns = nanoseconds(start.elapsed());
         for Arrival { frame, age_ns } in arrivals.drain(..) {
+            // The model needs times that never decrease, and the kernel timestamps of frames may.
             side.latest_ns = side.latest_ns.max(now_ns.saturating_sub(age_ns));
             direction.accept(side.latest_ns, frame, has_peer);
         }

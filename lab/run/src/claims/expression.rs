@@ -183,6 +183,7 @@ impl Parser<'_> {
                     words.push(word);
                 }
                 _ => {
+                    // Not a lone name: read the text again from its start, as an expression.
                     self.at = before;
                     arguments.push(self.expression()?);
                 }

@@ -17,7 +17,7 @@ pub enum Rule {
         better: Option<Better>,
     },
     /// Numbers in decreasing order. The smallest lead of an element over the next, relative to the
-    /// larger of the two, must be above 0. It is at most 1.
+    /// larger absolute value, must be above 0. If no number is negative, it is at most 1.
     Order,
 }
 
@@ -84,7 +84,7 @@ impl Rule {
             (Verdict::NotMeasured, why)
         };
         let (ends, better) = match self {
-            // An order without a lead is none.
+            // An order holds only if the whole interval of the lead is above 0.
             Self::Order if low > 0.0 => return (Verdict::Reproduced, String::new()),
             Self::Order if high <= 0.0 => return (Verdict::Differs, String::new()),
             Self::Order => return undecided("0, both orders are possible"),

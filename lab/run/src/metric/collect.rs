@@ -147,6 +147,7 @@ impl SamplePeriod {
 
     /// The fraction of it that lies within another period.
     fn share_within(self, other: Self) -> f64 {
+        // A sample without length counts once, even on the boundary of two periods.
         if self.length_ns() == 0 {
             return f64::from(u8::from(other.from_ns < self.to_ns && self.to_ns <= other.to_ns));
         }
@@ -420,6 +421,7 @@ impl Collector {
     pub(crate) fn finish(mut self) -> Measured {
         let settled = self.buffered_events.take().map(|events| self.settle(&events));
         let spreads = std::mem::take(&mut self.spreads);
+        // An object counts only if every consumer that requested it has received it.
         for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {
             let seconds = (spread.last_ns - spread.start_ns) as f64 / 1e9;
             let node = spread.done.first().copied().unwrap_or(0);
@@ -507,6 +509,7 @@ impl Meter {
                 self.nodes.entry(node).or_default().add(count);
             }
         }
+        // Visit only the bins that the period touches.
         let last = (over.to_ns.saturating_sub(1) / bin_ns) as usize;
         let bins = self.bins.iter_mut().enumerate().take(last + 1);
         for (bin, sum) in bins.skip((over.from_ns.saturating_sub(1) / bin_ns) as usize) {

@@ -69,6 +69,8 @@ fn own_positions(topology: &Topology) -> Vec<Point> {
     let latitudes: Vec<f64> = placed.map(|(_, y)| y).collect();
     let stretch = match topology.coordinates() {
         Coordinates::Plane => 1.0,
+        // A degree of longitude is shorter than a degree of latitude, by the cosine of the
+        // latitude.
         Coordinates::Geographic => {
             let mean = latitudes.iter().sum::<f64>() / latitudes.len().max(1) as f64;
             mean.to_radians().cos().max(0.05)
@@ -99,6 +101,7 @@ fn place_unpositioned(topology: &Topology, points: &mut [Option<Point>], reach: 
     loop {
         while let Some(&node) = queue.get(next) {
             next += 1;
+            // 1. Breadth first: place the neighbours of nodes that have a position.
             let Some(centre) = points[node] else { continue };
             let mut without: Vec<usize> =
                 neighbours[node].iter().map(|&(_, other)| other).collect();
@@ -118,6 +121,7 @@ fn place_unpositioned(topology: &Topology, points: &mut [Option<Point>], reach: 
                 queue.push(other);
             }
         }
+        // 2. The next node without a position starts a component of its own, below the others.
         while scan < points.len() && points[scan].is_some() {
             scan += 1;
         }
@@ -157,7 +161,7 @@ fn separate(points: &mut [Point]) {
                 if distance >= least * 0.99 {
                     continue;
                 }
-                // Nodes at the same position move in different directions.
+                // Nodes at the same position move in different directions, a golden angle apart.
                 let angle = b as f64 * 2.399_963;
                 let direction = match distance > least * 1e-3 {
                     true => (difference.0 / distance, difference.1 / distance),
@@ -175,7 +179,7 @@ fn separate(points: &mut [Point]) {
     }
 }
 
-/// Lays out every component, and places them in a row.
+/// Lays out every component. The components then fill rows of limited width, the largest first.
 fn by_stress(topology: &Topology) -> Vec<Point> {
     let neighbours: Vec<Vec<usize>> = topology
         .neighbours()
@@ -228,6 +232,7 @@ fn layout_component(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Point> {
     let factor = (last / first).powf(1.0 / (rounds - 1) as f64);
     let mut step = first;
     for _ in 0..rounds {
+        // A new random order each round: a fixed one would favour the first pairs.
         for index in (1..pairs.len()).rev() {
             pairs.swap(index, rng.below(index as u32 + 1) as usize);
         }
@@ -256,7 +261,7 @@ struct Pair {
     fixed: bool,
 }
 
-/// All pairs of nodes; or, in large components, those of some distant nodes, and all links.
+/// All pairs of nodes. Large components use only the pairs of some distant nodes, and all links.
 fn component_pairs(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
     let mut index_of = vec![usize::MAX; neighbours.len()];
     for (index, &node) in part.iter().enumerate() {
@@ -299,6 +304,7 @@ fn component_pairs(neighbours: &[Vec<usize>], part: &[usize]) -> Vec<Pair> {
         for (nearest, distance) in nearest.iter_mut().zip(distance) {
             *nearest = (*nearest).min(distance);
         }
+        // The next pivot is the node furthest from all pivots so far; the first of several.
         pivot = (0..part.len()).rev().max_by_key(|&node| nearest[node]).unwrap_or(0);
     }
     for (a, &node) in part.iter().enumerate() {
@@ -319,6 +325,7 @@ fn lay_flat(points: &mut [Point]) {
         let (x, y) = minus(*point, centre);
         (xx, xy, yy) = (xx + x * x, xy + x * y, yy + y * y);
     }
+    // The direction of the largest variance.
     let angle = 0.5 * (2.0 * xy).atan2(xx - yy);
     let (sin, cos) = angle.sin_cos();
     for point in points.iter_mut() {

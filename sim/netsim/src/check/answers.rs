@@ -47,6 +47,8 @@ impl OpenInterests {
         if self.last_ns < now_ns {
             return (false, true);
         }
+        // If all earlier ones have expired, this consumes the Interest of `last_ns`. The caller
+        // then removes the entry.
         let void = self.earlier_ns.partition_point(|&at_ns| at_ns < now_ns);
         let is_last = void == self.earlier_ns.len();
         self.earlier_ns.drain(..if is_last { void } else { void + 1 });

@@ -45,7 +45,7 @@ impl Progress {
         ))
     }
 
-    /// Records that the consumer sent an Interest. The time up to `effects_end_ns` does not count
+    /// Records that the consumer sent an Interest. The time up to `excused_until_ns` does not count
     /// as a stall, because a fault may have lost the answers.
     #[inline]
     pub(crate) fn on_interest(&mut self, now_ns: u64, excused_until_ns: u64) -> Result<(), String> {

@@ -149,6 +149,7 @@ impl Network {
         let before = self.steps;
         self.advance(self.end_ns, steps, observer).map_err(|broken| self.violation(broken))?;
         self.virtual_ns = self.virtual_ns.max(self.now_ns());
+        // Fewer steps than allowed were taken, so no event is left before the end of the plan.
         if self.steps - before < steps && !self.is_over {
             self.is_over = true;
             self.settle(observer).map_err(|broken| self.violation(broken))?;
@@ -352,6 +353,7 @@ impl Network {
         while let Some((incarnation, ended)) = self.shared_disks.complete(disk, &mut self.timeline)
         {
             let router = self.nodes.router_mut(incarnation.node);
+            // A crash has already decided what the operations of an earlier incarnation wrote.
             let Some(router) = router.filter(|router| router.is_current(incarnation.number)) else {
                 continue;
             };
@@ -605,11 +607,13 @@ impl Network {
         let mut faces = Vec::new();
         for (node, (_, like, _)) in [(one, like_one), (other, like_other)] {
             let face = self.nodes.next_face(node);
+            // The two ends must follow each other: the other end of `end` is `end ^ 1`.
             let end = self.links.add_like(like, face, delay_ns);
             self.links.set_node_down(end, self.nodes.is_down(node));
             self.nodes.add_end(node, end);
             faces.push((node, face));
         }
+        // A router may send as soon as it has the face, so both ends must exist by now.
         for (node, face) in faces {
             if let Some(router) = self.nodes.router_mut(node) {
                 router.add_face(face);
@@ -645,8 +649,9 @@ impl Network {
         self.check_bounds()?;
         self.apps.close();
         self.timeline.trace.close();
-        // Interests of the last moment expire at each router that they still reach, so the wait
-        // covers their way and another lifetime.
+        // An Interest sent at the very end starts a new lifetime at each router that it reaches.
+        // Wait one lifetime at a time until nothing is in flight, then once more for the last
+        // entries.
         let mut until_ns = self.end_ns;
         loop {
             let lifetime_max_ns = self.links.lifetime_max_ns();

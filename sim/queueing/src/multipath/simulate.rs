@@ -19,8 +19,7 @@ pub struct SimulationOptions {
     /// Whether each path takes the next segment of the file when its window has space. Otherwise it
     /// fetches the segments assigned to it.
     pub dynamic: bool,
-    /// Timeout of an Interest, in latencies of its path. Each includes the time to drain full
-    /// queues.
+    /// Timeout of an Interest, in latencies of its path. The time to drain full queues is added.
     pub timeout_latencies: u32,
 }
 

@@ -11,9 +11,9 @@ use super::{Model, NQueueError, QueueSolution, Solution};
 pub struct ChainOptions {
     /// Limit on the states to allocate; each takes 16 bytes.
     pub states_max: usize,
-    /// Residual at which the iteration ends. It is the largest difference between the flows into
-    /// and out of a state, relative to the flow, for any probability of the state. If rounding
-    /// prevents this, up to 20 times as much is accepted.
+    /// Residual at which the iteration ends: the largest difference between the flow into a state
+    /// and the flow out of it, relative to the flow out. If rounding prevents this, up to 20 times
+    /// as much is accepted.
     pub residual_max: f64,
     /// Limit on the sweeps for each number of queues.
     pub sweeps_max: usize,
@@ -75,7 +75,7 @@ pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQu
         prefix = level.shares;
         full = prefix.last().copied().unwrap_or(0.0);
     }
-    // The last state is that in which all queues are full.
+    // In the last state, all queues are full.
     let solution = Solution { loss: full, ..Solution::from_queues(queues) };
     Ok(ChainSolution { solution, states, sweeps, residual })
 }
@@ -169,12 +169,15 @@ impl ChainLevel {
         for sweep in 1..=options.sweeps_max {
             self.sweep(sweep % 2 == 0);
             self.balance_last_queue();
+            // The residual costs as much as a sweep, so large chains compute it after every fourth
+            // one.
             if sweep % 4 != 0 && self.shares.len() > 1000 {
                 continue;
             }
             let now = self.residual();
             stalled = if now < 0.9 * residual { 0 } else { stalled + 1 };
             residual = residual.min(now);
+            // Ten residuals without progress mean that rounding prevents a smaller one.
             let rounded = stalled >= 10 && residual <= 20.0 * options.residual_max;
             if now <= options.residual_max || rounded {
                 return Ok((sweep, now));

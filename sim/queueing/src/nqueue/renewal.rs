@@ -1,8 +1,8 @@
 //! Solves one queue after another: exact for any number of queues, in polynomial time.
 //!
-//! When a packet overflows from queue i, all queues up to i are full. The future depends only on
-//! this fact, so the overflows form a renewal process. Overflows therefore form a renewal stream,
-//! and queue i + 1 is a GI/M/1/K queue. The method works in these steps:
+//! When a packet overflows from queue i, all queues up to i are full, and the future depends only
+//! on this. The overflows therefore form a renewal stream, and queue i + 1 is a GI/M/1/K queue. The
+//! method works in these steps:
 //!
 //! 1. The first queue's stream is Poisson.
 //! 2. From the stream's Laplace-Stieltjes transform A(s), compute the fraction of arrivals that

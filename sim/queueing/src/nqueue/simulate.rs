@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Counts `arrivals` arrivals, after a fifth as many and enough time for queues to fill.
+    /// Counts `arrivals` arrivals, after a fifth as many to fill the queues.
     fn measure(mut self, arrivals: u64) -> Solution {
         if self.model.load == 0.0 {
             let idle = QueueSolution { mean_packets: 0.0, utilisation: 0.0, blocking: 0.0 };
@@ -159,6 +159,8 @@ impl<'a> Run<'a> {
 
     /// One event. Returns whether it was an arrival.
     fn step(&mut self) -> bool {
+        // All times are exponential, so the time to the next event of any kind is too, at the
+        // summed rate.
         let rate = self.model.load + self.busy.len() as f64;
         self.now -= libm::log(1.0 - self.rng.unit()) / rate;
         if self.rng.unit() * rate < self.model.load {
@@ -174,6 +176,7 @@ impl<'a> Run<'a> {
         let word = self.has_space.iter().position(|word| *word != 0);
         let first = word.map(|word| word * 64 + self.has_space[word].trailing_zeros() as usize);
         let passed = first.unwrap_or(self.model.queues);
+        // The packet was offered to every full queue before the first one with space.
         for count in &mut self.counts[..passed] {
             count.offered += 1;
             count.refused += 1;

@@ -244,7 +244,7 @@ impl ControlPlane {
         self.mail.repeat(report_ns, ControlMessage::ReportDue { node }, timeline);
     }
 
-    /// Handles a router's report. A report without the last configuration means that it was lost or
+    /// Handles a router's report. An older generation means that the last configuration was lost or
     /// is still in flight.
     fn take_report(&mut self, node: u32, report: RouterReport, timeline: &mut Timeline) {
         let generation = report.generation;
@@ -290,8 +290,8 @@ impl ControlPlane {
         }
     }
 
-    /// The routers that a configuration makes this router query but to which it has no face, with
-    /// the delay to each in ns.
+    /// The routers that this router must query by its configuration but has no face to, each with
+    /// the delay in ns.
     pub(super) fn links_to_make(
         &mut self,
         node: u32,
@@ -354,8 +354,8 @@ impl ControlPlane {
         (new, ended)
     }
 
-    /// The consumers that fetch what a configuration newly orders, each with its node. A new order
-    /// replaces one in progress.
+    /// Consumers for the prefetches that are new in a configuration, each with its node. A new
+    /// order replaces one in progress.
     pub(super) fn prefetch(
         &mut self,
         node: u32,

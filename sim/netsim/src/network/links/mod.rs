@@ -202,7 +202,8 @@ impl Links {
         timeline: &mut Timeline,
     ) -> Arrival {
         let sender = &mut self.ends[from_end as usize];
-        // Another frame has overtaken this one; the event of that frame delivers it.
+        // A frame that was overtaken has two events: its own, and one scheduled when the faster
+        // frame arrived. The second event finds the frame already delivered.
         if sender.in_flight.front().is_none_or(|first| first.moment != moment) {
             return Arrival::Nothing;
         }

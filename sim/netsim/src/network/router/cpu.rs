@@ -76,6 +76,7 @@ impl Cpu {
         if self.queue.len() >= self.plan.capacity as usize {
             return CpuEntry::Full;
         }
+        // During a turn the router already has a core, even if no packet waits.
         let is_first = self.queue.is_empty() && self.served.is_none();
         self.queue.push_back((is_interest, job));
         if is_first { CpuEntry::First } else { CpuEntry::Queued }

@@ -99,6 +99,7 @@ impl RouterNode {
     ) {
         if self.shards.disks().is_some() {
             fill::fill_disks(&mut self.shards, packets, producers);
+            // The first start only wrote the disks. Seeds are those of a router without content.
             self.lives = 0;
             self.start_at_once(producers);
         }
@@ -302,7 +303,7 @@ impl RouterNode {
         }
     }
 
-    /// One fault less stalls the store.
+    /// Ends a fault that stalls the store. The store resumes when the last one has ended.
     fn end_store_stall(&mut self, now: Instant, out: &mut Outbox) {
         self.store_stalls.count -= 1;
         let has_store_stage = self.stages.as_ref().is_some_and(|stages| stages.has_store());

@@ -27,8 +27,9 @@ struct DiskBacklog {
     now: u64,
     /// When the count reached `now`.
     since: Instant,
-    /// The highest count since the queue was last empty. It stays until a later instant has a new
-    /// one, because the packets of one instant are checked after all shards ran.
+    /// The highest count since the queue was last empty. An empty queue keeps its peak until a
+    /// packet waits at a later instant, because the packets of one instant are checked after all
+    /// shards ran.
     peak: u64,
 }
 
@@ -189,6 +190,8 @@ impl Shards {
         let mut under_way = VecDeque::new();
         let mut from = shard;
         loop {
+            // A message may cause further ones. Deliver them in the order of sending until none is
+            // left.
             let said = out.shard_messages.drain(..);
             under_way.extend(said.map(|(to, message)| (from, usize::from(to), message)));
             let Some((sender, to, message)) = under_way.pop_front() else { return };
@@ -407,6 +410,7 @@ impl Shards {
         if self.routers.is_empty() || self.routers.iter().any(is_recovering) {
             return Ok(());
         }
+        // Each check samples other records, because the time chooses where the sample starts.
         let skip = now.as_ns() as usize;
         for (shard, record) in disks.acknowledged(RECORDS_CHECKED_MAX, skip, producers) {
             let router = &self.routers[shard];

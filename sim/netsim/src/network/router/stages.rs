@@ -146,6 +146,7 @@ impl Stages {
         let mut decisions = (0, 0);
         if let Some((is_interest, job)) = ended {
             let shard = job.shard;
+            // The disk decisions that this packet causes decide how long its turn continues.
             let before = pass.shards.disk_decisions(shard);
             self.begin(is_interest, job, pass);
             let after = pass.shards.disk_decisions(shard);
@@ -205,6 +206,8 @@ impl Stages {
                     if !is_bypass {
                         return;
                     }
+                    // Only the store may be bypassed. The Interest then continues as after a miss,
+                    // at the PIT.
                     job =
                         QueuedPacket { step: InterestStep::Pit(ForwardingAction::Forward), ..full };
                 }
@@ -238,6 +241,7 @@ impl Stages {
     /// Handles a Data, and writes it to the store if the write queue has space.
     fn serve_data(&mut self, mut job: QueuedPacket, pass: &mut StageContext<'_>) {
         let now = pass.timeline.now();
+        // A full write queue only keeps the Data out of the store. The Data is still forwarded.
         if !job.header.no_cache && !self.write(now) {
             job.header.no_cache = true;
             pass.timeline.stage_full(self.node, Queue::StoreWrite, true);
@@ -254,6 +258,7 @@ impl Stages {
     /// One packet whose service has ended by `now`.
     pub(super) fn take_served(&mut self, now: Instant) -> Option<ServedPacket> {
         if let Some(stage) = &mut self.store_write {
+            // A finished write has no further step. Taking it only makes space in the queue.
             while stage.server.complete(now).is_some() {}
         }
         if let Some(job) = complete(&mut self.pit_data, now) {
@@ -314,12 +319,13 @@ impl Stages {
 
 /// Upper bound on the time that an Interest spends in a router's stages, ns, without stalls.
 ///
-/// The bound includes the wait of the Data before its PIT lookup, which is part of the Interest's
-/// lifetime. `sharers` is the number of routers on the machine, this one included.
+/// The wait of a Data before its PIT lookup does not count: it is part of the Interest's lifetime.
+/// `sharers` is the number of routers on the machine, this one included.
 pub(in crate::network) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
     let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
         let wait_ns = |time| wait_max_ns(time, cpu.capacity);
         let first_ns = wait_ns(&cpu.interest).max(wait_ns(&cpu.data));
+        // A read or a bypass of the store extends a turn.
         let rest_ns = wait_ns(&cpu.read).max(wait_ns(&cpu.bypass));
         first_ns.saturating_add(rest_ns).saturating_mul(sharers)
     });

@@ -22,7 +22,7 @@ pub(super) const WINDOW_MAX: u32 = 1 << 16;
 pub(super) trait FetchListener {
     /// The object of a range; `None` when the range is over.
     fn object_of(&self, range: RangeId) -> Option<u64>;
-    /// The first Interest of a range leaves.
+    /// The first Interest for segment 0 of a range leaves.
     fn on_first_interest(&mut self, core: &ConsumerCore, range: RangeId, out: &mut AppOutbox);
     /// A segment of a range arrived with the correct bytes.
     fn on_segment(&mut self, range: RangeId);

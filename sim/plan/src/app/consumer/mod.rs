@@ -76,7 +76,7 @@ struct ConsumerCore {
     /// When the last comparison so far ends.
     verified: Instant,
     stats: ConsumerStats,
-    /// Links that are up.
+    /// Links that are up. The last one stays, even if it goes down.
     paths: Vec<PathId>,
     /// Windows of the second and later links, where the plan sets them.
     path_windows: Vec<Option<u32>>,

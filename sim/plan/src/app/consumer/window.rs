@@ -112,7 +112,7 @@ impl WindowLoop {
             fetch.push(ConsumerInput::Close);
         }
         fetch.process(core, ranges, out);
-        // An abandoned range may allow further segments.
+        // A failed range returns its missing segments to the total, so another range may follow.
         while let Some(append) = ranges.append(core) {
             fetch.push(append);
             fetch.process(core, ranges, out);
@@ -227,6 +227,7 @@ impl FetchListener for Ranges {
                 if range.kind != RangeKind::Segment {
                     core.object_failed(object, out);
                 }
+                // The segments that never arrived may be requested again, in another range.
                 self.committed -= left;
                 self.drop_finished_front();
             }

@@ -80,6 +80,7 @@ impl<'a> OverflowStream<'a> {
         let mut shares = vec![0.0; threshold + 1];
         shares[threshold] = 1.0;
         for level in (0..threshold).rev() {
+            // A full queue loses the arrival, so from there one service less leads down to `level`.
             let mut flow = shares[threshold] * tails[threshold - level];
             for from in level + 1..threshold {
                 flow += shares[from] * tails[from + 1 - level];
@@ -145,6 +146,8 @@ impl<'a> OverflowStream<'a> {
         };
         let points = &self.line.points;
         let within = points.iter().position(|point| point.norm() > edge).unwrap_or(points.len());
+        // Evaluate only the points that can exceed rounding: those within `SPREAD` of the last
+        // active one.
         let rows: Vec<usize> = (0..within.max(self.active + 2).min(points.len())).collect();
         let mut overflow = vec![Complex64::ZERO; points.len()];
         for rows in rows.chunks(LANES) {
@@ -200,6 +203,7 @@ fn overflow_transforms(terms: &[Lanes], whole: Lanes, smaller: &mut Vec<Lanes>) 
                 break;
             }
         }
+        // What remains in `tail` are `level` or more services, which empty the queue.
         back.add_product(&tail, &passed);
         let mut forth = Lanes::ONE;
         forth.subtract(&back);

@@ -121,6 +121,7 @@ impl DiskImage {
                 self.clear(start, end);
                 let body = body_of(part, sequence, producers);
                 let len = end - start;
+                // A fragment keeps the start and length of its whole part, which `lay_out` needs.
                 let extent = Extent { len, base, whole_len, body, is_acknowledged };
                 self.extents.insert(start, extent);
             }
@@ -130,6 +131,7 @@ impl DiskImage {
 
     /// Removes the bytes from `start` to `end`.
     fn clear(&mut self, start: u64, end: u64) {
+        // 1. An extent that begins before `start` may reach into the range, or even beyond its end.
         let before = self.extents.range(..start).next_back();
         if let Some((&at, extent)) = before
             && at + extent.len > start
@@ -144,6 +146,7 @@ impl DiskImage {
                 self.extents.insert(end, rest);
             }
         }
+        // 2. Extents that begin in the range disappear, except for what lies beyond its end.
         while let Some((&at, extent)) = self.extents.range(start..end).next() {
             let rest_end = at + extent.len;
             let rest = self.extents.remove(&at);
@@ -154,7 +157,8 @@ impl DiskImage {
         }
     }
 
-    /// Reads a record as a driver does: it lays out the bytes and verifies the checksum.
+    /// Reads a record with the same result as a driver. A whole record needs no encoding. Otherwise
+    /// the bytes are laid out and the checksum is verified.
     pub(crate) fn read_record(
         &self,
         offset: u64,
@@ -208,6 +212,7 @@ impl DiskImage {
     ) -> Vec<u8> {
         let end = offset.saturating_add(len.into()).min(self.bytes);
         let mut octets = vec![0; end.saturating_sub(offset) as usize];
+        // The first extent may begin before `offset` and reach into the range.
         let first = self.extents.range(..=offset).next_back().map_or(offset, |(&at, _)| at);
         for (&at, extent) in self.extents.range(first..end) {
             let (from, to) = (at.max(offset), (at + extent.len).min(end));
@@ -243,8 +248,8 @@ impl DiskImage {
         octets
     }
 
-    /// Whole records that were acknowledged: at most `count_max`, spread over the disk, starting
-    /// with the `skip`-th.
+    /// Whole records that were acknowledged, spread over the disk. Samples fewer than twice
+    /// `count_max` extents; `skip` chooses where the sample starts.
     pub(crate) fn acknowledged(
         &self,
         count_max: usize,

@@ -139,6 +139,7 @@ impl Disks {
             shared: Vec::new(),
             check_failure: None,
         };
+        // The depth is the same for all shards and does not depend on the key.
         disks.depth = disks.tier(0, HashKey::new([0, 0])).depth;
         disks
     }
@@ -261,6 +262,7 @@ impl Disks {
             disk.under_way_by_shard.fill(0);
             let indexes: Vec<u32> = under_way.iter().map(|(index, _)| index).collect();
             for index in indexes {
+                // Reads in progress have no effect. The router that wanted them is gone.
                 let DiskOpKind::Write { offset, len, sequence, chunks: parts } =
                     under_way.remove(index).op.kind
                 else {
@@ -302,8 +304,8 @@ impl Disks {
         self.disks.iter().map(|disk| disk.under_way.len()).sum()
     }
 
-    /// Acknowledged records that the store cannot have evicted yet, each with its shard. At most a
-    /// given number for each disk.
+    /// Acknowledged records that the store cannot have evicted yet, each with its shard. The sample
+    /// of each disk has fewer than twice `count_max` records; `skip` chooses where it starts.
     pub(crate) fn acknowledged(
         &self,
         count_max: usize,
@@ -368,6 +370,8 @@ impl Disk {
                 let write = ImageWrite { offset, sequence, parts };
                 self.write(write, block_count, has_failed, rng, producers)
             }
+            // A failed read returns nothing. A failed write, above, may still reach the disk in
+            // part.
             _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), TraceKind::DiskFailed),
             DiskOpKind::ReadRecord { offset, len, sequence } => {
                 if !flips(self.faults.flipped, rng) {
@@ -412,6 +416,7 @@ impl Disk {
             self.image.write_all(write, producers);
             return (DiskOutcome::Written, TraceKind::DiskWritten);
         }
+        // A torn write reaches the disk in part and a lost one not at all. Both report success.
         if draw >= lost {
             let blocks = torn_blocks(block_count, rng);
             self.image.write_some(write, blocks, producers);
