@@ -62,6 +62,7 @@ impl Demand {
         let since = period.saturating_sub(self.base_period);
         if since >= PERIODS_MAX {
             self.scores.retain(|_, score| {
+                // A shift by 64 or more fails, and then the score is 0.
                 *score = score.checked_shr(since.min(64) as u32).unwrap_or(0);
                 *score > 0
             });
@@ -102,6 +103,7 @@ impl Demand {
         let mut counts: Vec<u64> = self.scores.values().copied().collect();
         let middle = counts.len() / 2;
         let median = *counts.select_nth_unstable(middle).1;
+        // Entries equal to the median go too, so at least half of all entries are dropped.
         self.scores.retain(|_, score| *score > median);
     }
 

@@ -120,7 +120,7 @@ impl Object {
     }
 }
 
-/// The holdings of one router in sum.
+/// Totals over the holdings of one router.
 #[derive(Default)]
 struct RouterAccount {
     objects: BTreeSet<ObjectId>,
@@ -409,6 +409,7 @@ impl Objects {
         held.segments.remove(&change.removed);
         let is_empty = held.segments.is_empty();
         let left = if is_empty { 0 } else { entry_bytes(&held.segments) };
+        // The segment size of an unregistered object is unknown, so its content does not count.
         let lost = (count - held.segments.count()) * each.unwrap_or(0);
         if let Some(account) = self.accounts.get_mut(&router) {
             account.bytes = account.bytes + left - bytes;
@@ -443,6 +444,7 @@ impl Objects {
             return Some((LimitKind::Unregistered, 1));
         }
         let named = if is_known || each.is_some() { 0 } else { unregistered_bytes(&change.object) };
+        // An upper bound, as the added ranges may merge with those already known.
         let bytes = entry_bytes(&change.added) + named;
         let has_room = account.bytes + bytes <= limits.bytes_max
             && self.total_bytes + bytes <= limits.total_bytes_max;

@@ -18,11 +18,10 @@
 //!    controllers in the list are retried every 30 s, so all routers with one list return to the
 //!    same controller.
 //! 3. If none answers, the thread waits 0.25 s before it retries. The wait doubles with each
-//! failure
-//!    up to 30 s, or a third of the controller's timeout for routers. It is randomized, so that not
-//!    all routers return at once.
+//!    failure, up to 30 s or a third of the controller's timeout for routers. It is randomized, so
+//!    that not all routers return at once.
 //! 4. Changes of the store stay in the store's own index. Nothing is queued, so nothing overflows.
-//! 5. Missed objects are not asked about. They are counted as left out.
+//! 5. The agent does not ask about missed objects. It counts them as left out.
 //! 6. The last configuration is in `state_file`. A router that restarts meanwhile sets it up, until
 //!    a controller gives it another one.
 //!

@@ -169,8 +169,8 @@ impl ControllerClient {
         self.send_with_token(|url| self.send(self.http.post(format!("{url}{path}")), body))
     }
 
-    /// Sends a request. If the token is refused and its file contains another one by now, sends it
-    /// again with that.
+    /// Sends a request. If a controller refuses the token and the token file has changed, sends the
+    /// request again with the new token.
     fn send_with_token<T>(
         &self,
         send: impl Fn(&str) -> Result<T, RestError>,
@@ -253,6 +253,7 @@ impl ControllerClient {
     /// Returns to an earlier controller of the list if it answers again.
     fn retry_preferred(&self) {
         let present = self.current.load(Ordering::Relaxed);
+        // Release the lock before the health checks, which may take seconds.
         {
             let mut tried = self.retried_at.lock().unwrap_or_else(PoisonError::into_inner);
             let is_due = tried.is_none_or(|at| at.elapsed() >= PREFERRED_RETRY);

@@ -70,6 +70,8 @@ impl Setup {
                 left_out += parts;
                 continue;
             }
+            // The strategy uses the face of a keeper only for its part, unless an ordinary route
+            // uses this face as well.
             let mut ordinary = others(object);
             let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(object.as_view());
             let own = setup.routes.keys().filter(|(prefix, _)| is_above(prefix));
@@ -99,6 +101,7 @@ impl Setup {
                 steps.push(SetupStep::SetStrategy { prefix, strategy });
             }
         }
+        // Unset strategies before removing the routes to the keepers that they name.
         let removed =
             self.strategies.keys().filter(|prefix| !wanted.strategies.contains_key(prefix));
         steps.extend(removed.map(|prefix| SetupStep::UnsetStrategy { prefix: prefix.clone() }));

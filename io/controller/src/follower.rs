@@ -77,6 +77,7 @@ impl Follower {
         for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
             // A controller that was gone already does not come back because its row was removed.
             if now.duration_since(other.last_beat_at) <= self.timeout {
+                // Its routers get the whole timeout from now on to find another controller.
                 let at = if other.has_ended { other.last_beat_at } else { now };
                 self.others
                     .insert(run, OtherController { last_beat_at: at, has_ended: true, ..other });

@@ -147,6 +147,7 @@ fn run(
         following.abort();
         end_journal.send_replace(true);
         let _ = journal.await;
+        // The missing row shows other controllers that this one has stopped cleanly.
         let _ = app.database.remove_controller(app.run.load(Ordering::Relaxed)).await;
         app.database.close().await;
     });

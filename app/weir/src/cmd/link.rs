@@ -212,6 +212,7 @@ fn configuration(args: &Args) -> anyhow::Result<(UdpEnds, EmulatorConfig)> {
              `b` in the file of --config"
         );
     };
+    // Later values win: the file, then flags for both directions, then flags for one direction.
     let mut config = EmulatorConfig::symmetric(file.both.unwrap_or_default());
     set(&mut config.a_to_b, file.a_to_b);
     set(&mut config.b_to_a, file.b_to_a);

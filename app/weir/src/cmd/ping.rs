@@ -277,6 +277,7 @@ impl Pinger<'_> {
         if let Some(reason) = header.nack {
             let Ok(interest) = InterestView::decode(packet) else { return Ok(()) };
             let Some(sequence) = self.sequence_of(interest.name) else { return Ok(()) };
+            // A Nack for an earlier Interest of the same name carries another nonce.
             let is_ours = self
                 .outstanding
                 .get(&sequence)
@@ -284,6 +285,7 @@ impl Pinger<'_> {
             let ping = if is_ours { self.outstanding.remove(&sequence) } else { None };
             match (ping, &self.args.target) {
                 (None, _) => {}
+                // Even a Nack shows that the router is alive, so it counts as an answer.
                 (Some(ping), Target::Router(_)) => {
                     let what = format!(" (Nack: {})", describe(reason));
                     self.answered(now, sequence, ping, &what)?;

@@ -168,6 +168,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }
         kept::add(repository, &mut served)?;
     }
+    // Without PATH no key is open yet. Use one only if it needs no passphrase.
     let key = served.root.is_none().then(|| args.key_choice());
     served.claim_names(key.and_then(|key| key.signer_without_passphrase()));
     let mut registration = controller.map(ControllerRegistration::new);

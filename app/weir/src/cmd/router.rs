@@ -144,6 +144,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
+    // The agent stops when it is dropped, so it lives as long as the router.
     let _agent = agent
         .map(|agent| Agent::start(agent, &router))
         .transpose()

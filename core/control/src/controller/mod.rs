@@ -47,7 +47,8 @@ const PROBLEMS_MAX: usize = 256;
 /// Bytes that a store may hold beyond the capacity that it reported.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// The controller's knowledge and decisions, without a clock: `now` counts from its start.
+/// Holds what the controller knows, and makes its decisions. It reads no clock: callers pass `now`,
+/// which counts from the controller's start.
 ///
 /// It owns three components and calls them in order; the README has a table. The components do not
 /// know the controller. `Registry` knows no other component, `Routing` reads the network of the
@@ -179,7 +180,7 @@ impl Controller {
         Ok(Registered { generation, expected, timeout_ns: self.config.router_timeout_ns })
     }
 
-    /// Passes on what a new report changes for routes. Returns whether it changes anything.
+    /// Marks routes as due if a new report changes links or prefixes. Returns whether it does.
     fn apply_topology_change(&mut self, name: &str, former: &RouterReport) -> bool {
         let place = self.registry.update_topology(name, former);
         for prefix in &place.changed_prefixes {
@@ -229,8 +230,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Counts something of a router that exceeds a limit and was ignored. An event is recorded for
-    /// the operator.
+    /// Counts what was ignored because a router exceeded a limit, and records an event for the
+    /// operator.
     pub fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.registry.note_limit_exceeded(name, bound, count);
     }
@@ -246,8 +247,8 @@ impl Controller {
         self.registry.limit_counts()
     }
 
-    /// What a file that a producer registers would change. `after` is the number of new files that
-    /// will be added before it.
+    /// What the registration of a file would change. `after` is the number of new files that the
+    /// caller adds before it.
     ///
     /// # Errors
     /// The file is invalid, differs from the registered one, or there are too many files.
@@ -268,10 +269,11 @@ impl Controller {
         Ok(FileStatus::New)
     }
 
-    /// Registers a file. If it was registered without its manifest, it gets the manifest now, and
-    /// so do the keepers of its parts; its owner stays the same. Among versions of an object by one
-    /// owner (the last component of the name), only the newest has a plan. So the plan of an older
-    /// version ends, and its space becomes free.
+    /// Registers a file. A file that was registered without its manifest gets the manifest now, and
+    /// so do the keepers of its parts; its owner stays the same.
+    ///
+    /// An owner may register several versions of an object; the version is the last component of
+    /// the name. Only the newest version has a plan, so the plan of the older one ends.
     ///
     /// # Errors
     /// As [`Controller::file_status`].
@@ -281,7 +283,7 @@ impl Controller {
             FileStatus::New => {
                 let name = file.name.clone();
                 self.plans.map.objects.add_file(owner, file);
-                // Versions before this one have no plan any more.
+                // Only the previous version can have a plan: it ended the plans of those before it.
                 if let Some(older) =
                     self.plans.map.objects.previous_version(&name).map(|older| older.name.clone())
                 {
@@ -291,6 +293,7 @@ impl Controller {
             FileStatus::AddsManifest => {
                 let plan = self.plans.map.plan(&file.name).map(|active| active.plan.clone());
                 if let Some(plan) = plan {
+                    // Activate the same plan again: its routers then get the manifest as well.
                     let (plans, mut cx) = self.planning();
                     plans.activate(&mut cx, &file, plan);
                 }
@@ -300,7 +303,8 @@ impl Controller {
         Ok(())
     }
 
-    /// A file is no longer served, so its plan ends. Returns whether it was registered.
+    /// Removes a file that is no longer served, and ends its plan. Returns whether it was
+    /// registered.
     pub fn remove_file(&mut self, name: &Name) -> bool {
         let is_known = self.plans.map.objects.remove_file(name);
         self.plans.demand.forget(name);
@@ -338,8 +342,8 @@ impl Controller {
         Ok(Forwarded { decision, generation: self.generation_of(name) })
     }
 
-    /// Handles the passing of time: silent routers are lost, their parts get new plans, and pending
-    /// routes and plans continue.
+    /// Does what is due at `now`: declares silent routers lost, moves their parts to other routers,
+    /// and continues pending routes and plans.
     pub fn tick(&mut self, now: Instant) {
         self.registry.now = self.registry.now.max(now);
         self.tick_startup(now);
@@ -360,8 +364,8 @@ impl Controller {
         }
         self.routing.begin_tick();
         self.refresh_routes();
-        // Other controllers plan for the routers that report to them. And without any router here,
-        // no one could use a new plan.
+        // Other controllers plan for the routers that report to them. Without any router here, no
+        // router could use a new plan.
         lost.retain(|router| !self.registry.startup.is_heard_elsewhere(router));
         if !self.registry.network.routers.is_empty() {
             let (plans, mut cx) = self.planning();
@@ -435,6 +439,7 @@ impl Controller {
         if self.registry.network.routers.is_empty() || self.is_waiting() {
             return;
         }
+        // These routers reported elsewhere before, and now report to no controller.
         let silent = before.into_keys().filter(|router| !self.registry.is_heard(router)).collect();
         let (plans, mut cx) = self.planning();
         plans.repair(&mut cx, &silent);
@@ -447,8 +452,8 @@ impl Controller {
     }
 
     /// Adopts a plan of another controller if its number is higher than that of the present plan.
-    /// With `counts` it replaces any plan: the present one was refused by the database, because it
-    /// did not follow the newest one.
+    /// With `counts` it replaces the present plan in any case: the database has refused that one,
+    /// because it did not follow the newest one.
     ///
     /// The plan is ignored if it is invalid for its file. It is also ignored if a newer version of
     /// the file is registered: the other controller did not know of that version yet, and will end
@@ -473,8 +478,8 @@ impl Controller {
         }
     }
 
-    /// Another controller reports that a file was withdrawn. That controller also records the end
-    /// of the plan.
+    /// Forgets a file that another controller has withdrawn. That controller records the end of the
+    /// plan.
     pub fn forget_file(&mut self, name: &Name) {
         self.plans.map.objects.remove_file(name);
         self.plans.demand.forget(name);
@@ -590,9 +595,9 @@ fn check_sizes(report: &RouterReport) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// The limits on what a router may report to hold. A router with several workers reports the memory
-/// that it can guarantee for one object, at least a quarter of its store. All of the store may be
-/// full, so four times as much is accepted.
+/// The limits on the holdings that a router may report. A router with several workers reports the
+/// memory that it can guarantee for one object, at least a quarter of its store. All of the store
+/// may be full, so four times as much is accepted.
 fn holdings_limits(config: &ControllerConfig, report: &RouterReport) -> Limits {
     let memory = report.store_bytes.saturating_mul(4).saturating_add(SLACK_BYTES);
     let disk = report.disk_bytes.saturating_add(report.disk_bytes / 8).saturating_add(SLACK_BYTES);

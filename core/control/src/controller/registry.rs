@@ -112,7 +112,8 @@ impl Registry {
         }
     }
 
-    /// Counts something of a router that exceeds a limit, with an event for the operator.
+    /// Counts what was ignored because a router exceeded a limit, and records an event for the
+    /// operator.
     pub(super) fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.count_limit_exceeded(bound, count);
         let Some(router) = self.network.routers.get_mut(name) else { return };
@@ -121,7 +122,7 @@ impl Registry {
         }
     }
 
-    /// Counts it without an event.
+    /// Counts an exceeded limit without an event.
     pub(super) fn count_limit_exceeded(&mut self, bound: LimitKind, count: u64) {
         let total = &mut self.limit_counts[bound as usize];
         *total = total.saturating_add(count);
@@ -160,6 +161,7 @@ impl Registry {
         };
         let id = router.id;
         let mut has_other_links = note_round_trips(router, former);
+        // Take these out of the report for a moment, because `claim_addresses` borrows the network.
         let uris = core::mem::take(&mut router.report.uris);
         let prefixes = core::mem::take(&mut router.report.prefixes);
         let (taken, is_new) = self.network.claim_addresses(id, &uris);
@@ -175,6 +177,7 @@ impl Registry {
                 self.network.remove_producer(prefix, id);
             }
         }
+        // Only a report with changes counts, not each repetition of it.
         if taken > 0 && (has_other_links || !moved.is_empty()) {
             self.note_limit_exceeded(name, LimitKind::Address, taken);
         }

@@ -153,8 +153,8 @@ impl PrefixGroup {
         hops
     }
 
-    /// The routers that get other next hops now, with these, and whether all routers then have
-    /// their best next hops. The module's description has the steps.
+    /// The routers whose next hops change now, each with its new ones. The flag says whether all
+    /// routers then have their best next hops. The module's description has the steps.
     fn next_changes(
         &self,
         graph: &Graph,
@@ -215,7 +215,8 @@ impl PrefixGroup {
         (changes, is_whole)
     }
 
-    /// A router gets these next hops in the configuration with this generation.
+    /// Assigns next hops to a router. The configuration with this generation contains them, so the
+    /// next hops that it removes retire with the same generation.
     fn assign(&mut self, router: RouterId, hops: Hops, generation: u64) {
         let at = router as usize;
         if self.assigned.len() <= at {
@@ -228,6 +229,7 @@ impl PrefixGroup {
         let removed: Vec<(RouterId, u64)> = removed.map(|next| (next, generation)).collect();
         if !removed.is_empty() {
             let before = self.retiring.entry(router).or_default();
+            // A next hop that was removed before, and assigned again since, retires later.
             before.retain(|(next, _)| removed.iter().all(|(other, _)| other != next));
             before.extend(removed);
         }
@@ -265,7 +267,7 @@ impl Routing {
         self.has_changed = true;
     }
 
-    /// A router without routes has come, or a lost router is forgotten.
+    /// Forgets the next hops of a router that has restarted, or that was lost long ago.
     pub(super) fn forget(&mut self, router: RouterId) {
         for (id, group) in &mut self.groups {
             group.forget(router);
@@ -293,8 +295,8 @@ impl Routing {
         self.graph.size() * (1 + due + self.changed_prefixes.len())
     }
 
-    /// Moves prefixes whose producers have changed into the group with these producers. Returns the
-    /// routers whose routes change by that.
+    /// Moves each prefix whose producers have changed to a group with its new producers. Returns
+    /// the routers whose routes change by that.
     fn regroup_prefixes(&mut self, network: &Network) -> BTreeSet<RouterId> {
         let mut touched = BTreeSet::new();
         let mut moves: BTreeMap<(Option<usize>, Vec<RouterId>), BTreeSet<Name>> = BTreeMap::new();

@@ -75,6 +75,8 @@ async fn write_plan(
     made_ms: u64,
     change: i64,
 ) -> Result<bool, sqlx::Error> {
+    // The inner query returns 1 if the newest plan is `follows` or an end, and nothing if there is
+    // no plan.
     let sql = "INSERT INTO plans (number, parent, object, made_ms, body, change, ends) \
                SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), \
                CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT) \

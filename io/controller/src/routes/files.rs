@@ -129,6 +129,7 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     if !is_own {
         return Err(ErrorResponse::new(StatusCode::FORBIDDEN, not_owner_text(&file.name)));
     }
+    // Only a change needs the database, so fail only now.
     caught_up?;
     let written = write_files(app, vec![file], caller).await?;
     if let Some(name) = written.left_out.first() {

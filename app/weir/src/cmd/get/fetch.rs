@@ -87,7 +87,7 @@ struct Job {
     depth: usize,
     /// The listing being received, if the object is a directory.
     listing: Option<MemoryOutput>,
-    /// Whether the latest version is requested, not a certain one.
+    /// Whether the latest version is requested rather than a specific one.
     is_latest: bool,
     version: Option<Name>,
     /// The version that failed in an earlier attempt.
@@ -267,6 +267,7 @@ impl<'a> Fetch<'a> {
     ) -> Option<(Job, DownloadError)> {
         let version = job.version.take();
         let before = job.failed_version.take();
+        // `output` refuses a version that has failed before. That is no new error.
         let is_same = before.as_ref().is_some_and(|it| Some(&it.version) == version.as_ref());
         let times = before.as_ref().map_or(0, |it| it.attempts);
         job.version = version;
@@ -329,6 +330,7 @@ impl<'a> Fetch<'a> {
         let file =
             |path: PathBuf| Ok(Box::new(self.with_overwrite_rules(PartFile::new(path))) as _);
         match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
+            // Write to the open descriptor; its target must not be replaced.
             Ok(found) if found.is_symlink() && is_own_descriptor(path) => special(true),
             Ok(found) if found.is_symlink() && !self.args.follow_links => Err(format!(
                 "{shown} is a symbolic link; choose its target with -o, or use --follow-links"
@@ -386,6 +388,7 @@ impl<'a> Fetch<'a> {
         let listing = Listing::new(name, folder.clone(), job.depth + 1, listing)?;
         self.report.directory(summary, folder.path());
         let len = listing.len() as u64;
+        // Folders are created with their first file, and this one has none.
         if len == 0 {
             return folder.make_empty();
         }

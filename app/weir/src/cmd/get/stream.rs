@@ -73,6 +73,7 @@ impl Write for Stream {
                 }
             };
         }
+        // A blocking pipe that is writable accepts `PIPE_BUF` bytes; a longer write could block.
         self.wait()?;
         let len = if is_regular(&self.file) { bytes.len() } else { bytes.len().min(PIPE_BUF) };
         self.file.write(&bytes[..len])

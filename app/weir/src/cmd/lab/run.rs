@@ -177,6 +177,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         size: args.common.size(),
         seed: args.seed,
         arm: args.common.arm(),
+        // With --job, --out is the folder of the job file, not of the results.
         out: if args.job.is_some() { None } else { args.common.out.clone() },
     };
     let session = Session::new(&order, &program())?;

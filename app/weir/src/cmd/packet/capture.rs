@@ -83,6 +83,7 @@ fn read_pcapng(input: impl Read, walk: &mut CaptureWalk<'_, '_>) -> anyhow::Resu
                 Block::EnhancedPacket(packet) => {
                     (packet.interface_id, packet.timestamp.as_nanos(), packet.data.into_owned())
                 }
+                // This block has no time, and always belongs to the first interface.
                 Block::SimplePacket(packet) => (0, 0, packet.data.into_owned()),
                 _ => continue,
             },
@@ -164,6 +165,7 @@ impl CaptureWalk<'_, '_> {
         }
         let ends = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
         match protocol {
+            // Only the first fragment has ports, so a fragmented packet counts once.
             _ if is_fragment => self.ignored += 1,
             PROTOCOL_UDP => {
                 let length = be16(payload, 4).map_or(0, usize::from);
@@ -198,6 +200,7 @@ impl CaptureWalk<'_, '_> {
             stream.pending.extend_from_slice(new);
             stream.next_sequence = stream.next_sequence.wrapping_add(new.len() as u32);
         } else {
+            // Bytes are missing, so the packet that has begun can never be complete.
             if behind != 0 {
                 stream.pending.clear();
             }

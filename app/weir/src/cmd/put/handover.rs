@@ -54,6 +54,7 @@ pub(super) type PrefixRegistration = (Vec<Name>, Sender<Result<(), String>>);
 /// Calls `run` with a path to the socket. A socket path has at most 107 bytes, so a long folder
 /// path is replaced by `/proc/self/fd/N`.
 fn with_socket<T>(folder: &Path, run: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    // `open` must live until `run` returns: the short path names its descriptor.
     let open = File::open(folder)?;
     run(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd())))
 }
@@ -68,6 +69,7 @@ pub(super) fn hand_over(folder: &Path, handed: &HandOver) -> anyhow::Result<()> 
     let shown = printable(folder.display());
     let ask = || -> io::Result<HandoverReply> {
         let mut stream = with_socket(folder, |path| UnixStream::connect(path))?;
+        // The serving process may wait for this request, for its serving thread and for the router.
         stream.set_read_timeout(Some(2 * PEER_TIMEOUT + SERVER_WAIT))?;
         let withdrawn = handed.withdrawn.iter().map(ToString::to_string).collect();
         write_line(&mut stream, &HandoverRequest { files: handed.files.clone(), withdrawn })?;
@@ -185,12 +187,14 @@ impl HandoverListener {
         let added = taken.published.iter().cloned().map(Update::Add);
         let packets = taken.packets.iter().cloned().map(|(_, packet)| Update::Packet(packet));
         self.updates.apply(removed.chain(added).chain(packets).collect(), SERVER_WAIT);
+        // The objects are served already, so report an error of this step only at the end.
         let taken_in = repository.adopt(&taken.published, &handed.withdrawn);
         if let Some(registration) = registration {
             handed.withdrawn.iter().for_each(|name| registration.withdraw(name));
             registration.add(taken.published.iter());
         }
         log_published(&taken.published);
+        // The serving thread owns the connection to the router, so it registers the names.
         let (done, is_done) = channel();
         let keys = taken.packets.into_iter().map(|(root, _)| root);
         let names = taken.roots.into_iter().chain(keys).collect();

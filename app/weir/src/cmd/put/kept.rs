@@ -34,6 +34,7 @@ impl RepositoryPlace {
     fn open(&self, endpoint: Option<&str>, may_be_guest: bool) -> anyhow::Result<Repository> {
         let location = match self {
             Self::Folder(path) => {
+                // A process without a listening socket cannot accept objects: report `InUse` then.
                 let opened = match Repository::open(path) {
                     Err(RepositoryError::InUse { .. })
                         if may_be_guest && handover::is_served(path) =>

@@ -27,7 +27,7 @@ use crate::transfer::{Interrupted, ProgressLog, Stop, byte_bar, cannot_read, fil
 const LARGE_BYTES: u64 = 1 << 20;
 /// Maximum number of objects written to a repository before they are synced to disk.
 const UNSETTLED_MAX: usize = 256;
-/// Maximum number of bytes of these objects.
+/// Maximum number of bytes in these objects.
 const UNSETTLED_BYTES_MAX: u64 = 256 << 20;
 
 /// An entry of a directory whose current content is not published.
@@ -36,7 +36,7 @@ pub(super) struct UnpublishedEntry {
     pub(super) path: PathBuf,
     pub(super) reason: String,
     pub(super) served_state: ServedState,
-    /// Entries of this type are never published, which is no failure.
+    /// A rule excludes entries of this type, so skipping it is no failure.
     pub(super) is_by_rule: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum ServedState {
 }
 
 impl UnpublishedEntry {
-    /// Whether the entry should have been published.
+    /// Whether this counts as a failure: nothing is served, and no rule excludes the entry.
     pub(super) fn is_failure(&self) -> bool {
         self.served_state == ServedState::Nothing && !self.is_by_rule
     }
@@ -167,6 +167,7 @@ impl<'a> Publisher<'a> {
     }
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
+        // Only the progress bar needs the size. Signing reports an unreadable file.
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = byte_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut progress_log) = (self.stop, ProgressLog::new(bar.is_hidden()));
@@ -212,6 +213,7 @@ impl<'a> Publisher<'a> {
                 continue;
             }
             self.found.snapshot.folders.insert(name.clone(), folder.id);
+            // `listings` signs the listing of a folder that was read, after the files.
             if folder.is_read {
                 self.found.snapshot.listings.insert(name, None);
             } else if let Some(listing) = before.listings.get(&name) {
@@ -243,7 +245,9 @@ impl<'a> Publisher<'a> {
     fn skip_too_deep(&mut self, tree: &mut Tree, root: &Name) -> anyhow::Result<()> {
         let mut reasons: Vec<Option<String>> = Vec::with_capacity(tree.folders.len());
         for folder in &tree.folders {
+            // A folder comes after its parent, so the reason of the parent is known.
             let above = folder.entry.parent.and_then(|parent| reasons[parent].clone());
+            // This process has signed the listing before, so the name fits.
             let is_known = matches!(self.before.seen.listings.get(&folder.name), Some(Some(_)));
             let reason = match above {
                 Some(above) => Some(above),
@@ -257,6 +261,7 @@ impl<'a> Publisher<'a> {
                         {
                             Some(skip_reason(&error))
                         }
+                        // The root itself does not fit, or nothing can be signed.
                         Err(error) => return Err(explain(error.into())),
                         Ok(_) => None,
                     }
@@ -276,6 +281,7 @@ impl<'a> Publisher<'a> {
         }
         for (at, reason) in reasons.into_iter().enumerate() {
             let Some(reason) = reason else { continue };
+            // Other folders are reported through the entries that they contain.
             if tree.folders[at].is_empty {
                 self.skip_entry(tree.path_of(&tree.folders[at].entry), None, reason);
             }
@@ -324,6 +330,7 @@ impl<'a> Publisher<'a> {
                 return Ok((SignOutcome::BeingWritten, stamp));
             }
             let put = match (context.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
+                // Open the file now, so that it can still be served after it was replaced.
                 (PutResult::Unchanged(published), Some(files))
                     if before.seen.has(&name) || files.may_hold_first_version(metadata.len()) =>
                 {
@@ -348,6 +355,7 @@ impl<'a> Publisher<'a> {
         });
         bar.finish_and_clear();
         result?;
+        // Listings must not name files that are not published.
         let files = files.into_iter().enumerate();
         tree.files = files.filter(|(at, _)| !failed.contains(at)).map(|(_, file)| file).collect();
         Ok(())
@@ -378,6 +386,7 @@ impl<'a> Publisher<'a> {
             }
             Ok((SignOutcome::BeingWritten, _)) => {
                 self.found.unsettled.insert(name.clone());
+                // Report the file only after the wait; before that, a later scan may publish it.
                 if self.before.overdue.contains(&name) {
                     self.skip_entry(path, Some(name), BEING_WRITTEN.to_owned());
                 } else {
@@ -418,6 +427,7 @@ impl<'a> Publisher<'a> {
             if let SignOutcome::Put(put, _) = outcome.map_err(explain)? {
                 shelf.add(*put).map_err(explain)?;
             }
+            // Signing a listing does not check for a stop itself.
             if stop.is_set() { Err(explain(PublishError::Stopped.into())) } else { Ok(()) }
         })?;
         let all = listings.into_iter().filter(|(name, _)| !stays(name));
@@ -439,6 +449,7 @@ impl<'a> Publisher<'a> {
         let read = || tree.folders.iter().enumerate().filter(|(_, folder)| folder.is_listed());
         let numbers: HashMap<&[u8], usize> =
             read().map(|(at, folder)| (folder.name.value(), at)).collect();
+        // Entries that could not be examined stay published, so the listings must name them too.
         for name in self.unknown.iter().filter(|name| self.before.seen.has(name)) {
             let is_folder = self.before.seen.listings.contains_key(name);
             let name = name.as_view();
@@ -488,6 +499,7 @@ impl<'a> SignedBatch<'a> {
     fn add(&mut self, put: PutResult) -> Result<(), RepositoryError> {
         match put {
             PutResult::Unchanged(published) => {
+                // Without a repository, newly signed objects arrive as `Unchanged` too.
                 self.reused += usize::from(self.repository.is_some());
                 self.published.push(published);
             }

@@ -55,6 +55,7 @@ impl ControllerRegistration {
                 packet_bytes: object.packet_bytes(),
                 manifest: manifest(object),
             };
+            // If this version was registered already, the call above has queued its withdrawal.
             self.withdraw.remove(versioned);
             self.add.insert(versioned.clone(), file);
             self.versions.insert(name, versioned.clone());

@@ -134,8 +134,8 @@ impl DirectorySnapshot {
         files.chain(self.listings.keys().filter(|name| !now.listings.contains_key(*name)))
     }
 
-    /// Names that are missing in `now` although their files exist: a file renamed during `readdir`
-    /// may not be listed. Paths in `skipped` are never published and do not count.
+    /// Names that are missing in `now` although their files exist: `readdir` may not list a file
+    /// that is renamed meanwhile. Paths in `skipped` are never published and do not count.
     pub(super) fn overlooked(
         &self,
         now: &Self,
@@ -148,6 +148,7 @@ impl DirectorySnapshot {
             if path.ancestors().any(|path| skipped.contains(path)) {
                 return false;
             }
+            // A file that was replaced by a folder of the same name is not overlooked.
             match fs::symlink_metadata(&path) {
                 Ok(found) if found.is_dir() => !now.listings.contains_key(*name),
                 Ok(_) => !now.files.contains_key(*name),

@@ -148,6 +148,7 @@ impl Server<'_> {
                 continue;
             }
             let registered = client.register_prefix(&name);
+            // Keep the name even if this fails: a reconnect registers all names again.
             self.served.names.push(name.clone());
             self.served.store.own_prefix(&name);
             registered.map_err(|error| format!("cannot register {name}: {error}"))?;

@@ -119,6 +119,7 @@ impl InitialPublication<'_> {
         let path = self.watched.as_ref().map_or(path, |watched| watched.path());
         let mut tree = Tree::of(path, name, self.follow_links)?;
         publisher.files(&mut tree, path, name)?;
+        // The first scan waits for all files that are being written, later scans only for those.
         let must_wait = match awaited {
             None => writing.is_some() && publisher.is_unsettled(&|_| true),
             Some((files, _)) if overdue.is_empty() => {

@@ -17,7 +17,7 @@ use crate::transfer::cannot_read;
 
 /// Maximum depth of nested folders.
 const DEPTH_MAX: usize = 64;
-/// Maximum number of files and folders. Links can multiply the number on the disk.
+/// Maximum number of files and folders. Links can reach the same files many times.
 const ENTRIES_MAX: usize = 1 << 22;
 
 /// The file or directory to publish, and its name.
@@ -40,7 +40,7 @@ pub(super) struct Folder {
     pub(super) name: Name,
     pub(super) id: FolderId,
     pub(super) is_empty: bool,
-    /// Whether its entries were read. Otherwise only its name is known.
+    /// Whether its entries were read. Otherwise only its name and ID are known.
     pub(super) is_read: bool,
     /// Whether its name is short enough for the names of its entries.
     pub(super) is_served: bool,
@@ -253,6 +253,7 @@ impl Walk {
         if !kind.is_symlink() {
             return Err(known("it is neither a file nor a directory"));
         }
+        // The target may be missing only for a moment, so keep what is published.
         let real = path
             .canonicalize()
             .map_err(|error| (format!("a broken link: {error}"), SkipCause::Unknown))?;
@@ -265,6 +266,7 @@ impl Walk {
             (_, true) if !self.follow_links => {
                 Err(known("a link to a directory; follow it with --follow-links"))
             }
+            // The linked folder contains the link, so the walk would never end.
             (_, true) if above.iter().any(|above| above.starts_with(&real)) => {
                 Err(known("a link to one of its parent directories"))
             }

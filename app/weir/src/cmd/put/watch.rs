@@ -179,6 +179,7 @@ impl WatchPublisher<'_> {
         match part {
             Some(part) => self.watched.snapshot.replace(&part, found.snapshot),
             None => {
+                // This compares with the old snapshot, so it comes before the assignment.
                 if self.watched.rewatch_if_swapped(&found.snapshot) {
                     self.watched.rescan_after = Some(DEBOUNCE);
                 }
@@ -201,6 +202,8 @@ impl WatchPublisher<'_> {
         let tree = Tree::of_folders(root, names.into_iter()).ok()?;
         let is_known = |folder: &Folder| before.folders.get(&folder.name) == Some(&folder.id);
         let found: HashSet<&Name> = tree.folders.iter().map(|folder| &folder.name).collect();
+        // Anything may have changed below a new or replaced folder, and this scan does not look
+        // there.
         let is_same = tree.folders.iter().all(is_known)
             && before.listings.keys().all(|name| found.contains(name));
         drop(found);

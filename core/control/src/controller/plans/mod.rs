@@ -98,15 +98,16 @@ impl Plans {
         self.upkeep.note_more_room();
     }
 
-    /// A router reports a change of its holdings.
+    /// Applies a change that a router reports about its holdings.
     pub(super) fn apply(&mut self, id: RouterId, limits: &Limits, change: Change) -> Applied {
+        // A plan without parts depends on the present holders.
         if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
             self.upkeep.holders_changed(&change.object);
         }
         self.map.objects.apply(id, limits, change)
     }
 
-    /// The holdings of a router are no longer known.
+    /// Forgets the holdings of a router.
     pub(super) fn forget_holdings(&mut self, id: RouterId) {
         let Self { map: DataMap { objects, plans, .. }, upkeep, .. } = self;
         objects.forget(id, |object| {
@@ -116,7 +117,8 @@ impl Plans {
         });
     }
 
-    /// A router requests a file that is larger than its store.
+    /// Decides about a file that a router requests and that is larger than its store. Makes a plan
+    /// if none exists.
     pub(super) fn plan_for(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -159,7 +161,7 @@ impl Plans {
         decision
     }
 
-    /// A router requests a file that has a plan: it becomes a consumer of the plan.
+    /// Makes a router that requests a file a consumer of the plan for this file.
     fn add_consumer(&mut self, cx: &mut PlanContext<'_>, name: &str, file: &File) -> Decision {
         let Some(active) = self.map.plan(&file.name) else { return Decision::NoRoom };
         let Plan { parts, spread, consumers, .. } = active.plan.clone();
@@ -186,8 +188,8 @@ impl Plans {
         is_left
     }
 
-    /// An object with a plan is requested again. If some segments are in no part, objects with less
-    /// demand may have to give up space for them.
+    /// Extends the plan of an object that is requested again. If some segments are in no part, they
+    /// may displace objects with less demand.
     fn extend_for_demand(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };

@@ -25,7 +25,7 @@ const STALLED_NS: u64 = 60 * NS_PER_S;
 const DISTRUST_NS: u64 = 600 * NS_PER_S;
 
 impl Plans {
-    /// Handles plans of an earlier run: parts of routers that have not come back get new routers.
+    /// Repairs plans of an earlier run: moves parts whose routers have not come back to others.
     pub(in crate::controller) fn repair_restored(&mut self, cx: &mut PlanContext<'_>) {
         self.recompute_involved(cx);
         let named = self.map.plans().flat_map(|active| {
@@ -55,8 +55,8 @@ impl Plans {
         }
     }
 
-    /// Replaces the plan of an object by one without the parts for which `is_gone` is true. It gets
-    /// the router and the first segment of each part.
+    /// Replaces the plan of an object by one without the parts for which `is_gone` returns true.
+    /// `is_gone` gets the router and the first segment of each part.
     fn replan_without(
         &mut self,
         cx: &mut PlanContext<'_>,
@@ -106,7 +106,7 @@ impl Plans {
         }
     }
 
-    /// Re-examines a plan: new space is used, and Interests are spread over the present holders.
+    /// Re-examines a plan: uses new space, and spreads Interests over the present holders.
     pub(super) fn reexamine(&mut self, cx: &mut PlanContext<'_>, object: &Name) {
         if cx.registry.is_waiting() {
             return;
@@ -120,6 +120,7 @@ impl Plans {
         let Some(consumer) = cx.first_present(&consumers) else { return };
         let (parts, spread) = self.choose(cx, &consumer, &file);
         let before = consumers.len();
+        // A plan that spreads Interests over all paths serves only one consumer.
         if self.is_multipath(cx, &file, &parts, &spread) {
             consumers.retain(|other| *other == consumer);
         }
@@ -208,6 +209,7 @@ impl Plans {
         let Some(active) = plans.get_mut(object) else { return Vec::new() };
         let mut lacking = Vec::new();
         let parts = active.plan.parts.iter().zip(&mut active.progress);
+        // Without `prefetch_first`, consumers fetch the first part, so it is not checked.
         for (part, (held, since)) in parts.skip(usize::from(skips_first)) {
             let Some(router) = cx.registry.network.routers.get(&part.router) else { continue };
             let holds = objects.holdings_of(router.id, object).count_within(part.first, part.last);

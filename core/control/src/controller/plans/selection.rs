@@ -201,8 +201,9 @@ impl Plans {
         cx.registry.network.routers.iter().filter_map(candidate).collect()
     }
 
-    /// Routers that Data of a plan passes through: on the paths from the producer to the keepers,
-    /// and from there to the consumers. Those that keep nothing get a rule to refuse the Data.
+    /// The routers that Data of a plan passes through: those on the paths from the producer to the
+    /// keepers, and from there to the consumers. A router that keeps nothing gets a rule to refuse
+    /// the Data.
     pub(super) fn involved_routers(&self, cx: &PlanContext<'_>, plan: &Plan) -> BTreeSet<String> {
         let mut concerned: BTreeSet<String> = plan.consumers.iter().cloned().collect();
         let keepers = plan.parts.iter().map(|part| &part.router);
@@ -234,8 +235,8 @@ impl Plans {
         self.map.objects.holders(&file.name).values().any(|held| holds_all(held, file))
     }
 
-    /// Objects with parts at the given routers and with less demand than another object, the least
-    /// first.
+    /// Objects with parts at the given routers that may be displaced for object `than`: its demand
+    /// is at least `DEMAND_FACTOR` times theirs. The least demanded come first.
     pub(super) fn less_demanded(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
         let own_score = self.demand.score(than);
         let with_part = near.iter().flat_map(|one| {

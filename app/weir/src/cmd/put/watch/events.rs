@@ -94,7 +94,8 @@ impl WriterTracker {
         let is_much =
             [&self.open, &self.closed, &self.created].iter().any(|set| set.len() > PATHS_MAX);
         if event.need_rescan() || is_much {
-            // Events were lost, perhaps also of closed files. Start with empty sets.
+            // Events were lost, or a set is full. A file whose close event was lost would count as
+            // open for ever, so start with empty sets.
             *self = Self::default();
             return Some(ScanScope::All);
         }
@@ -125,6 +126,7 @@ impl WriterTracker {
                     self.open.retain(|path| !path.starts_with(from));
                 }
                 if let (RenameMode::To | RenameMode::Both, Some(to)) = (mode, to) {
+                    // Programs rename a file when it is complete.
                     self.closed.insert(to.clone());
                 }
             }
@@ -249,11 +251,12 @@ impl WatchedDirectory {
         self.changed = Some(ScanScope::All);
     }
 
-    /// Takes the scope of the next scan, with the folders that need one at each scan.
+    /// Takes the scope of the next scan, and adds the folders that every scan must read.
     pub(in crate::cmd::put) fn take_changed(&mut self) -> Option<ScanScope> {
         let scope = self.changed.take()?;
         let is_few = self.folders_with_links.len() <= FOLDERS_MAX;
         Some(match scope {
+            // A partial scan does not follow links.
             ScanScope::Folders(_) if self.follow_links || !is_few => ScanScope::All,
             ScanScope::Folders(folders) => ScanScope::Folders(&folders | &self.folders_with_links),
             ScanScope::All => ScanScope::All,
@@ -282,6 +285,7 @@ impl WatchedDirectory {
             self.add_changed(ScanScope::All);
         }
         if !found.unsettled.is_empty() {
+            // This replaces the longer delay above: the next scan covers both scopes.
             self.rescan_after = Some(RECHECK_AFTER);
             let paths = found.unsettled.iter().map(|name| path_of(&self.path, root, name));
             let folders = paths.filter_map(|path| Some(path.parent()?.to_owned())).collect();
@@ -336,6 +340,7 @@ impl WatchedDirectory {
         let mut first = match watch.events.recv_timeout(TICK) {
             Ok(first) => Some(first),
             Err(RecvTimeoutError::Timeout) => {
+                // A writer opens a created file at once, so the remaining paths are no files.
                 self.writing.created.clear();
                 return false;
             }
