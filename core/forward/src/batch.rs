@@ -115,8 +115,8 @@ impl Router {
         parent.inspect(|&node| self.content.store.prefetch_sibling(node));
     }
 
-    /// The hashes that a packet needs. Reuses the hash of the prefix if the previous name had the
-    /// same.
+    /// Computes the hashes that a packet needs. Reuses the hash of the prefix if the previous name
+    /// had the same prefix.
     #[inline(always)]
     fn hash_after<'a>(
         &mut self,

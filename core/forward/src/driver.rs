@@ -1,5 +1,5 @@
-//! Hooks for experiments: drivers that queue Interests in front of the store, and another index of
-//! names.
+//! Hooks for experiments: drivers that queue Interests in front of the store, and a replacement for
+//! the index of names.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;

@@ -22,7 +22,7 @@ pub(crate) struct Egress {
     pub(crate) stats: RouterStats,
     /// The token of Interests to peers whose packets cannot be forged; empty with one shard.
     token: PitToken,
-    /// The same for Interests with CanBePrefix, whose Data goes to the shard of its own name.
+    /// The token of Interests with CanBePrefix. Their Data goes to the shard of its own name.
     prefix_token: PitToken,
     shard: u16,
     shard_count: u16,

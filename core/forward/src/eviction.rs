@@ -17,9 +17,10 @@
 //! 5. Entries of programs on this host are removed from the sample. They stay only if the requester
 //!    is local and the sample has no entry of another host.
 //! 6. The bytes of the sample are summed by host and by prefix. The largest sum is the candidate.
-//! 7. The requester is not part of it: entries are evicted if the sum exceeds [`EXCESS`] times the
-//!    requester's own sum of the same kind. The requester is part of it: a host evicts none of its
-//!    own entries; within a prefix, step 6 is repeated for the hosts under this prefix.
+//! 7. If the requester is not part of the candidate, entries are evicted if the sum exceeds
+//!    [`EXCESS`] times the requester's own sum of the same kind. If the requester is part of it, a
+//!    host evicts none of its own entries. For a prefix, step 6 is repeated for the hosts under
+//!    this prefix.
 //! 8. At most 8 of the candidate's entries end, each with a Congestion Nack. If there is still no
 //!    room, the next sample is drawn, up to 8 samples for an Interest. Then the Interest is
 //!    refused.
@@ -147,10 +148,12 @@ impl Tables {
                 None => closed.push(index),
             }
         }
+        // Step 4: entries that no downstream waits for are evicted first.
         if !closed.is_empty() {
             return closed;
         }
-        // Entries of other hosts are evicted for local Interests, never the other way round.
+        // Step 5: entries of other hosts are evicted for local Interests, never the other way
+        // round.
         let has_remote = sample.iter().any(|entry| !entry.is_local);
         sample.retain(|entry| !entry.is_local || is_local && !has_remote);
         // Steps 6 and 7: the share to reduce, if any.

@@ -37,7 +37,7 @@ pub trait AnchorLookup: Send {
 const CLOCK_SKEW_MS: u64 = 120_000;
 /// Maximum number of keys whose last SignatureTime is remembered (NFD).
 const RECORDS_MAX: usize = 1000;
-/// How long it is remembered (NFD).
+/// How long a SignatureTime is remembered (NFD).
 const RECORD_LIFETIME_NS: u64 = 3600 * NS_PER_S;
 
 /// The signature of a command Interest in either format.
@@ -166,7 +166,8 @@ impl Authorizer {
         is_genuine
     }
 
-    /// The text of a refusal. It names those who may do this, but not to other hosts.
+    /// The text of a refusal. It names the users who may do this, but other hosts do not receive
+    /// these names.
     fn refusal(&self, request: &ManagementRequest<'_>) -> String {
         if request.scope == Scope::Localhop {
             return String::from("authorization rejected");
@@ -200,8 +201,8 @@ impl Authorizer {
                 let prefix = parameters.name.as_ref();
                 is_own_face && prefix.is_some_and(|prefix| self.may_register(prefix.as_view()))
             }
-            // Local fields: from which face a packet came, and by which face an Interest leaves.
-            // They affect only packets of this face.
+            // Local fields report the face that a packet came from, and choose the face by which an
+            // Interest leaves. They affect only packets of this face.
             Command::FacesUpdate => {
                 let local_fields_only = ControlParameters {
                     face_id: parameters.face_id,
@@ -211,8 +212,8 @@ impl Authorizer {
                 };
                 is_own_face && *parameters == local_fields_only
             }
-            // One copy of Data. A program that knows its digest has received it, and found it to be
-            // false.
+            // The command erases one copy of Data. A program that knows its digest has received it,
+            // and has found it to be false.
             Command::CsErase => {
                 let name = parameters.name.as_ref().and_then(|name| name.as_view().last());
                 name.is_some_and(|last| last.is_implicit_digest())

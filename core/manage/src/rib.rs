@@ -227,7 +227,8 @@ impl Rib {
     /// Recomputes the next hops of a changed prefix and of all prefixes below it. One pass in
     /// canonical order is enough, because a prefix comes directly before those below it.
     fn recompute(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
-        // A stack of the prefixes above the present name, nearest last, with what each passes on.
+        // A stack of the prefixes above the present name, nearest last, each with the next hops
+        // that longer prefixes inherit from it.
         let mut above = alloc::vec![self.inherited_by(prefix)];
         let mut emptied = None;
         for (name, entry) in self.entries.range_mut(prefix.clone()..) {
@@ -237,7 +238,8 @@ impl Rib {
             while above.last().is_some_and(|ancestor| !ancestor.covers(name)) {
                 above.pop();
             }
-            // The first one covers every name of the range.
+            // The first element of the stack covers every name of the range, so the stack is never
+            // empty.
             let Some(Inherited { next_hops: inherited, .. }) = above.last() else { break };
             let is_empty = entry.routes.is_empty();
             let next_hops = if is_empty { NextHops::new() } else { entry.effective(inherited) };
@@ -256,7 +258,7 @@ impl Rib {
         }
     }
 
-    /// What `prefix` inherits from shorter prefixes.
+    /// The next hops that `prefix` inherits from shorter prefixes.
     fn inherited_by(&self, prefix: &Name) -> Inherited {
         let view = prefix.as_view();
         let mut next_hops = NextHops::new();

@@ -34,8 +34,8 @@ use alloc::vec::Vec;
 use weir_wire::tlv::{Reader, Writer, is_critical};
 use weir_wire::{Name, NameView};
 
-/// Default number of digests in a part. With 248 of them, name and signature still fit into a
-/// packet.
+/// Default number of digests in a part. With 248 digests, the name and the signature still fit into
+/// a packet.
 pub const DIGESTS_PER_PART: usize = 248;
 
 /// Maximum number of digests in a part; a packet of 8800 octets has no room for more.
@@ -217,7 +217,7 @@ fn read_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
     weir_wire::tlv::nni(read_value(reader, typ)?).ok_or(ManifestError::Malformed)
 }
 
-/// What a manifest lists for a packet.
+/// The digest that a manifest lists for a packet, if known.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum DigestLookup {
     Found(Digest),

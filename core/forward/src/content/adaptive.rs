@@ -48,7 +48,8 @@ use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
 /// A disk or hop is probed when Interests have spent this many times the cost of a probe elsewhere.
 const PROBE_COST_FACTOR: f64 = 200.0;
-/// The same while little is known; the factor grows with the number of answers.
+/// The factor before the first answer. It grows with the number of answers, up to
+/// [`PROBE_COST_FACTOR`].
 const PROBE_COST_FACTOR_MIN: f64 = 10.0;
 /// From this many answers on, the full factor applies.
 const ANSWERS_ENOUGH: u64 = 16;
@@ -94,16 +95,16 @@ impl<'a> HopEstimate<'a> {
         Some(Self { measured, model, cross_traffic: model.cross_traffic(service_ns) })
     }
 
-    /// The cost of going there in ns, without this router's own Interests there: the round-trip
-    /// time, the wait for others, and the extra wait of others. At least the time that the hop has
-    /// been silent.
+    /// The cost of one Interest there in ns: the round-trip time, the wait for other traffic, and
+    /// the extra wait that it causes for others. It ignores this router's own Interests there. It
+    /// is at least the time that the hop has been silent.
     fn cost_ns(self, now: Instant) -> f64 {
         self.expected_ns(now).max(
             self.model.expected_ns(&self.cross_traffic) + self.cross_traffic.delay_to_others_ns,
         )
     }
 
-    /// The time that an Interest takes there, in ns, without this router's own Interests there.
+    /// The expected time of an Interest there in ns. It ignores this router's own Interests there.
     fn expected_ns(self, now: Instant) -> f64 {
         self.model.expected_ns(&self.cross_traffic).max(self.measured.silent_ns(now) as f64)
     }
@@ -225,7 +226,8 @@ impl Adaptive {
         };
         let is_known = hop.model.is_known() && disk.estimator.is_known();
         for (_, other) in hops.clone() {
-            // Interests that went elsewhere earlier must not count for this hop all at once later.
+            // Every hop is cleared, not only the chosen one. Otherwise old misses of a hop would
+            // count all at once when it is chosen later.
             let misses = measurements.model_mut(other).map_or(0, PathModel::take_unexpected);
             if other == index {
                 path.misses = misses as f64;
@@ -274,7 +276,7 @@ impl Adaptive {
         self.disk(disk).returned += 1;
     }
 
-    /// A read has ended that found `ahead` reads in the queue and leaves `left`.
+    /// Records a finished read that found `ahead` reads in the queue and leaves `left`.
     pub(crate) fn on_read(&mut self, now: Instant, disk: u8, ahead: u32, left: u32, took_ns: u64) {
         self.disk(disk).on_read(now, ahead, left, took_ns);
     }

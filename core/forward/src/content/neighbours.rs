@@ -1,5 +1,5 @@
 //! Signals between neighbours about room in their stores (paper nb-cache, III-E). They are soft
-//! state of faces, which expires.
+//! state of a face, and expire.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ const INTERESTED_NS: u64 = NS_PER_S;
 const LABEL_PERIODS: u64 = 3;
 /// The longest validity of a neighbour's label, ms: three times the longest sensible period.
 const LABEL_MS_MAX: u64 = 10_000;
-/// How often the signal that there is room again is repeated.
+/// Number of times that the router sends the signal about regained room, in case one is lost.
 const AVAILABLE_REPEATS: u8 = 2;
 
 /// Growth of the window of a neighbour for each bypassing Interest that finds room there, and its
@@ -29,9 +29,9 @@ struct Neighbour {
     id: FaceId,
     /// When it last requested Data that is on a disk.
     requested_at: Option<Instant>,
-    /// Its store has no room until then.
+    /// Its store has no room before this time.
     unavailable_until: Instant,
-    /// How many signals remain to be sent that there is room again.
+    /// Number of signals about regained room that must still be sent.
     available_left: u8,
     /// Bypassing Interests in flight there, and how many may be in flight.
     bypassing: u32,
@@ -159,6 +159,7 @@ impl Neighbours {
         let due_at = match (self.next_at, self.announced_at) {
             (Some(next_at), _) => next_at,
             (None, _) if !is_over => return,
+            // Even after a pause, the period since the last signal must be over.
             (None, Some(announced_at)) => announced_at.plus_ns(self.period_ns),
             (None, None) => now,
         };
@@ -174,6 +175,7 @@ impl Neighbours {
                 neighbour.requested_at.is_some_and(|at| now.ns_since(at) <= INTERESTED_NS);
             if is_over && sends_interests {
                 stats.busy_sent += 1;
+                // Only neighbours that were warned learn later that there is room again.
                 neighbour.available_left = AVAILABLE_REPEATS;
                 out.signals.push((face, HopSignal::Unavailable { for_ms: label_ms }));
             } else if !is_over && neighbour.available_left > 0 {

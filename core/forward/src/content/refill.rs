@@ -1,5 +1,5 @@
-//! Segments that the store has lost although it has most of their object: which to request again,
-//! and when.
+//! Decides which lost segments the router requests again, and when. Only objects of which the store
+//! has most segments are refilled.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

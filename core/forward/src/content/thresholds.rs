@@ -2,8 +2,8 @@
 //!
 //! For each threshold there is a virtual queue at the disk, as long as it would be with that
 //! threshold. The same Interests arrive, and reads take as long as real reads took. Each threshold
-//! also has a virtual queue at the next hop, for the Interests that it would have sent there. So
-//! bursts, pauses and lasting load are judged as they are, without a model of arrivals.
+//! also has a virtual queue at the next hop, for the Interests that it would have sent there. The
+//! simulation thus covers bursts, pauses and lasting load without a model of arrivals.
 
 /// The thresholds, in reads that wait or are in progress. The last one means no threshold.
 pub(super) const THRESHOLDS: [u32; 26] = [
@@ -44,7 +44,7 @@ pub(crate) struct DiskTimes {
     pub(crate) unloaded_ns: f64,
     /// The time between the ends of two reads while the disk is busy, ns.
     pub(crate) interval_ns: f64,
-    /// The same for the read of this Interest, ns.
+    /// The service time of the read for this Interest, ns.
     pub(crate) service_ns: f64,
     /// Reads begun since the last arrival by Interests that had bypassed the disk and returned.
     /// They do not depend on the threshold.
@@ -88,7 +88,7 @@ impl VirtualQueue {
         if is_single {
             self.disk_ns = (self.disk_ns - (elapsed_ns - full_ns)).max(0.0);
         } else {
-            // Approximates exp(-x).
+            // Approximates division by exp(part).
             let part = (elapsed_ns - full_ns) / disk.unloaded_ns;
             self.disk_ns /= 1.0 + part + part * part / 2.0;
         }
@@ -103,6 +103,7 @@ impl VirtualQueue {
     }
 
     fn arrive(&mut self, threshold: u32, disk: &DiskTimes, path: &PathTimes) {
+        // Older Interests lose weight, so the costs follow changes of the load.
         let keep = 1.0 - 1.0 / INTERESTS;
         self.read_time_ns *= keep;
         self.hop_wait_ns *= keep;

@@ -71,9 +71,9 @@ impl Router {
     }
 
     /// Decides about an Interest whose entry at `index` has waited for a disk or for other shards
-    /// since `since`. From another face, it waits with the first Interest. A retransmission also
-    /// goes upstream, but not before the strategy's suppression interval, and only if there is a
-    /// next hop.
+    /// since `since`. An Interest from another face waits together with the first one. A
+    /// retransmission also goes upstream, but not before the strategy's suppression interval, and
+    /// only if there is a next hop.
     fn decide_for_pending(
         &self,
         incoming: &IncomingInterest<'_>,
@@ -81,6 +81,7 @@ impl Router {
         since: Instant,
     ) -> ForwardingAction {
         let entry = self.tables.pit.entry(index);
+        // It already went upstream, so the strategy handles further transmissions.
         if entry.has_upstreams() {
             return ForwardingAction::Forward;
         }
@@ -104,6 +105,8 @@ impl Router {
     fn look_up_prefix(&mut self, incoming: &IncomingInterest<'_>) -> StoreOutcome {
         let answer = self.content.store.lookup_shard(self.now, &incoming.query);
         if let ShardAnswer::Memory { packet, is_whole_name, .. } = answer
+            // With a full PIT the Interest cannot wait for the other shards, so any Data in memory
+            // answers it.
             && (is_whole_name || !self.make_room(incoming))
         {
             self.content.store.count_lookup(true);
@@ -113,7 +116,7 @@ impl Router {
         StoreOutcome::QueryShards
     }
 
-    /// Reports that the store lacks an object, once in 64 of its segments.
+    /// Reports that the store lacks an object, once for every 64 of its segments.
     #[cold]
     fn report_miss(&mut self, incoming: &IncomingInterest<'_>) {
         let name = incoming.interest.name;

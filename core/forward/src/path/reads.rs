@@ -31,7 +31,7 @@ impl Router {
             let remote = self.end_remote_reads(read, &outcome);
             self.measure_read(waiters.first(), is_stalled);
             if let ReadOutcome::Data { packet, fresh_until } = outcome {
-                // Data from upstream has answered all of them already.
+                // Data from upstream has already answered all Interests that waited for this read.
                 let is_late = waiters.is_empty() && remote.homes == 0;
                 self.egress.stats.busy.reads_late += u64::from(is_late);
                 self.answer_from_disk(&packet, fresh_until, &mut waiters, remote);
@@ -59,8 +59,8 @@ impl Router {
         }
     }
 
-    /// Sends Data from a disk to every Interest that it matches, and keeps it in memory. `waiters`
-    /// keeps those that it does not answer.
+    /// Sends Data from a disk to every Interest that it matches, and keeps it in memory. Removes
+    /// the answered Interests from `waiters`.
     #[inline(never)]
     fn answer_from_disk(
         &mut self,
@@ -77,7 +77,7 @@ impl Router {
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(&data, hashes.whole, &mut matched);
-        // The record on the disk is not the Data that the index had promised.
+        // If no waiter matches, the record on the disk is not the Data that the index had promised.
         let is_requested = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
         if !waiters.is_empty() && !is_requested {
             self.egress.stats.busy.reads_malformed += 1;

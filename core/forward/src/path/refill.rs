@@ -14,8 +14,8 @@ const IDLE_BACKLOG_BYTES: u64 = 1 << 20;
 const LIFETIME_MS: u64 = 2_000;
 
 impl Router {
-    /// Records what the store has lost. While the disks are idle, it requests the segments that are
-    /// due.
+    /// Records the segments that the store has lost. While the disks are idle, requests the
+    /// segments that are due.
     #[inline(never)]
     pub(crate) fn refill_holes(&mut self) {
         let now = self.now;
@@ -48,7 +48,7 @@ impl Router {
         }
     }
 
-    /// Drops packets for the store itself, which has already stored their Data.
+    /// Drops packets that are addressed to the store. It has already stored their Data.
     #[inline]
     pub(crate) fn drop_own_packets(&mut self) {
         if self.tables.faces.find(FaceId::CONTENT_STORE).is_none() {

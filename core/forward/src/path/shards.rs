@@ -16,7 +16,7 @@
 //!    disk, a record on a disk with its queue length, or nothing.
 //! 4. **Conclude.** When all have replied, or after 50 ms, the home takes the best of the replies
 //!    and of its own store (`conclude`). Memory is better than a disk. Of two candidates in memory,
-//!    the one is better that a single store would have chosen.
+//!    the home takes the one that a single store would choose.
 //! 5. **Act.** Data answers the entry. A record on the home's own disk is read or bypassed, as for
 //!    other Interests. For a record on another shard's disk, the home sends `Read`; that shard
 //!    offers the Data, or replies that it has nothing. After 4 s, or if no shard has a candidate,
@@ -112,7 +112,7 @@ impl Router {
         }
     }
 
-    /// What this shard's store has for an Interest of another shard.
+    /// Looks up this shard's store for an Interest of another shard.
     fn look_up_for_other(&mut self, interest: &Packet) -> ShardAnswer {
         let Ok(interest) = InterestView::decode(interest) else { return ShardAnswer::Miss };
         let hashes = self.hash_name(&PacketView::Interest(interest));
@@ -152,7 +152,8 @@ impl Router {
         if query.is_reading {
             return self.end_remote_read(query);
         }
-        // This shard looks again, because Data may have arrived since the query began.
+        // This shard looks up its own store again, because Data may have arrived since the query
+        // began.
         let own = self.look_up_for_other(&query.interest);
         let own_candidate = candidate(&own);
         let best = query.best.take();
@@ -182,8 +183,8 @@ impl Router {
         }
     }
 
-    /// The disk of another shard did not help. Its reply may hold the Data if it is in memory by
-    /// now.
+    /// Ends a wait for the disk of another shard that offered no Data. If the Data is in that
+    /// shard's memory by now, its reply holds the Data.
     fn end_remote_read(&mut self, query: PrefixQuery) {
         match query.best {
             Some((_, Candidate::Memory { packet, .. } | Candidate::Unwritten { packet })) => {
@@ -220,6 +221,7 @@ impl Router {
             }
             DiskCandidate::Other { queue, is_stalled, .. } => (*queue, *is_stalled),
         };
+        // A stalled disk would make the Interest wait until it expires, so it goes upstream.
         if is_stalled {
             self.content.store.decline_read();
             if self.has_next_hop(origin, &interest) {
@@ -264,7 +266,7 @@ impl Router {
     fn read_for_other(&mut self, home: u16, id: QueryId, interest: Packet, is_marked: bool) {
         let answer = self.look_up_for_other(&interest);
         let ShardAnswer::OnDisk(found) = answer else {
-            // Its Data has been read in the meantime, or was evicted.
+            // Another read has brought the Data into memory, or the disk has evicted it.
             let answer = Message::QueryReply { id, found: candidate(&answer) };
             return self.egress.send_to_shard(home, answer);
         };

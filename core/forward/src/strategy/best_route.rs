@@ -14,7 +14,7 @@ use crate::table::measurements::Measurement;
 const REFUSALS_MAX: u32 = 3;
 /// How long the strategy waits for a next hop that has never answered.
 const FIRST_WAIT_NS: u64 = 250 * NS_PER_MS;
-/// A next hop that is down is tried by one Interest after this time. The time doubles at most
+/// One Interest tries a next hop that is down after this time. The time doubles at most
 /// `DOUBLINGS_MAX` times.
 const RETRY_NS: u64 = NS_PER_S;
 const DOUBLINGS_MAX: u64 = 5;
@@ -138,9 +138,9 @@ fn try_next_hop(context: &mut Context<'_>) -> bool {
     true
 }
 
-/// Marks next hops as down that should have answered this Interest by now and have answered nothing
-/// else since. Returns how long the next one has left, 0 if its time is over, and `None` if all
-/// have refused.
+/// Marks a next hop as down if it should have answered this Interest by now and has answered
+/// nothing else since. Returns the shortest remaining time of the next hops, in ns. It is 0 if the
+/// time of one is over, and `None` if no next hop may still answer.
 fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
     let (now, hops) = (context.now, context.next_hops);
     let mut shortest_ns = None;
@@ -150,6 +150,7 @@ fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
             continue;
         };
         let Some(measured) = context.measurement_mut(hop) else { continue };
+        // A hop that has answered other Interests since is slow, not down.
         let waited_ns = now.ns_since(record.sent_at).min(measured.silent_ns(now));
         let left_ns = wait_ns(measured).saturating_sub(waited_ns);
         if left_ns == 0 && !is_marked_down(measured) {
@@ -161,8 +162,8 @@ fn note_timeouts(context: &mut Context<'_>) -> Option<u64> {
     shortest_ns
 }
 
-/// Marks next hops as down that refuse their Interests while another one answers. If all refuse,
-/// the Data does not exist.
+/// Marks a next hop as down if it refuses its Interests while another one answers. If all refuse,
+/// the Data does not exist, and none is marked.
 fn note_refusals(context: &mut Context<'_>) {
     let (now, hops) = (context.now, context.next_hops);
     let answers = |measured: &Measurement| measured.failures() == 0 && measured.data() > 0;
@@ -186,7 +187,8 @@ fn wait_ns(measured: &Measurement) -> u64 {
     measured.rto_ns().unwrap_or(FIRST_WAIT_NS)
 }
 
-/// Whether a retransmission of a [pending](is_pending) entry comes too early, which drops it.
+/// Whether a retransmission of a [pending](is_pending) entry comes too early. Counts it as dropped
+/// if so.
 pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>) -> bool {
     let pending = context.entry().upstreams().filter(|record| record.expiry > context.now);
     let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);

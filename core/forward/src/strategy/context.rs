@@ -116,7 +116,7 @@ impl Context<'_> {
         self.measurements.find(hop.measurement)
     }
 
-    /// The same, for changes of the strategy's state.
+    /// The measurements of a next hop, for changes of the strategy's state.
     pub(crate) fn measurement_mut(&mut self, hop: &FibNextHop) -> Option<&mut Measurement> {
         self.measurements.find_mut(hop.measurement)
     }
@@ -154,6 +154,8 @@ impl Context<'_> {
                 record.sent_at = now;
                 record.expiry = expiry;
                 record.nacked = None;
+                // A flight that is not over continues, so that the retransmission does not hide its
+                // age.
                 if record.flight.is_over() {
                     record.flight = self.measurements.begin(now, measurement);
                 }
@@ -172,7 +174,8 @@ impl Context<'_> {
         true
     }
 
-    /// Schedules a call of [`Behaviour::on_timeout`] if the Interest is still pending then.
+    /// Schedules a call of [`Behaviour::on_timeout`] after this time, unless the Interest expires
+    /// earlier.
     pub(crate) fn wake_after(&mut self, wait_ns: u64) {
         let at = self.now.plus_ns(wait_ns);
         if self.entry().last_expiry().is_some_and(|last| at < last) {

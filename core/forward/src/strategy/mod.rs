@@ -141,12 +141,13 @@ impl Strategy {
         let mut own = Vec::new();
         for component in components {
             let parameter = parse_parameter(component.value)?;
+            // Parameters of suppression exist for all strategies. Others belong to this strategy.
             if !strategy.suppression.set(&parameter)? {
                 own.push(parameter);
             }
             strategy.name.push_view(component);
         }
-        // These bounds hold only for all parameters together, so they are checked at the end.
+        // Each bound depends on both parameters, so they are checked after all have been read.
         let Suppression { initial_ns, max_ns, .. } = strategy.suppression;
         if initial_ns == 0 || initial_ns > max_ns {
             let reason = "it must be at least 1 ms and at most retx-suppression-max";
@@ -177,12 +178,14 @@ impl Strategy {
         self.behaviour().on_interest(&self.suppression, context);
     }
 
-    /// Handles an Interest that all its upstreams have refused.
+    /// Handles an Interest that all its upstreams have refused. Returns whether it was sent to
+    /// another next hop.
     pub(crate) fn on_refusal(&self, context: &mut Context<'_>) -> bool {
         self.behaviour().on_refusal(context)
     }
 
-    /// Handles an Interest that no upstream has answered by the time that the strategy had set.
+    /// Handles an Interest that is unanswered at the time for which the strategy requested a
+    /// wakeup.
     pub(crate) fn on_timeout(&self, context: &mut Context<'_>) {
         self.behaviour().on_timeout(context);
     }

@@ -40,9 +40,9 @@ const TURN: u64 = 232_792_560;
 const TURNS_OWED_MAX: u64 = 8;
 /// The turn counter is reduced by this value when it has reached it.
 const TURNS_MAX: u64 = 1 << 62;
-/// Failures in a row after which a next hop is skipped, and the time after the end of the last
-/// Interest there at which it is tried again. If the time began with the start of that Interest, a
-/// consumer with one Interest in flight would try it each time.
+/// A next hop is skipped after this number of failures in a row. It is tried again when it has been
+/// idle for `RETRY_NS`. The time begins when its last Interest ends. Otherwise a consumer with one
+/// Interest in flight would try it each time.
 const FAILURES_MAX: u32 = 3;
 const RETRY_NS: u64 = NS_PER_S;
 /// How many smoothed round-trip times an answer may take.
@@ -114,6 +114,7 @@ impl Behaviour for Multipath {
                 return Err(parameter.refuse("at most 256 parts and 256 weights are allowed"));
             }
         }
+        // `owner_of` searches by bisection, so ranges are sorted and must not overlap.
         ranges.sort_by_key(|(range, _)| range.first);
         for pair in ranges.windows(2) {
             if pair[1].0.first <= pair[0].0.last {
@@ -143,7 +144,8 @@ impl Behaviour for Multipath {
             return best_route::lengthen_suppression(suppression, context);
         }
         self.note_overdue(owner, context);
-        // The owner if it is usable, then round robin, and at last a next hop that has it already.
+        // First choice is the owner if it is usable, then round robin. The last resort is a next
+        // hop that has already received the Interest.
         let is_sent = self.send_to_new_hop(owner, context) || resend(owner, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
@@ -181,10 +183,10 @@ impl Multipath {
     }
 
     /// Handles a retransmission: counts a failure for next hops that should have answered by now.
-    /// This can only be known now, because an answer of another hop ends the entry. An owner fails
-    /// only if it has sent nothing at all for long, so a slow owner stays in use. Each segment that
-    /// it left unanswered is also counted, or an owner that delivers some segments would be waited
-    /// for each time.
+    /// Only a retransmission can show this, because an answer of another hop ends the entry. An
+    /// owner fails only if it has sent nothing at all for a long time, so a slow owner stays in
+    /// use. Each segment that it left unanswered is also counted. Otherwise the strategy would wait
+    /// each time for an owner that delivers only some segments.
     fn note_overdue(&self, owner: Option<FaceId>, context: &mut Context<'_>) {
         let (now, hops) = (context.now, context.next_hops);
         let is_first = context.entry().upstreams().all(|record| Some(record.face) == owner);
@@ -245,8 +247,8 @@ impl Multipath {
         (segment <= range.last).then_some(range.face)
     }
 
-    /// Chooses the next hop and the end of its turn: of the next hops with less than their share in
-    /// flight, the one whose turn has waited longest.
+    /// Chooses among the next hops with less than their share in flight the one whose turn begins
+    /// first. Returns it with the end of its turn.
     fn choose(
         &self,
         context: &Context<'_>,
@@ -272,8 +274,8 @@ impl Multipath {
             let owed = TURNS_OWED_MAX * candidate.turn_length();
             (candidate.free_at.max(now.saturating_sub(owed)), candidate)
         };
-        // The turn that begins first. A hop that was busy may begin in the past, but by at most 8
-        // turns.
+        // The turn that begins first wins. A hop that was busy may make up for missed turns, but
+        // for at most 8.
         let (begin, next) =
             candidates().filter(has_room).map(turn).min_by_key(|&(begin, _)| begin)?;
         Some((next.hop, begin + next.turn_length()))
@@ -295,8 +297,8 @@ fn segment_of(context: &Context<'_>) -> Option<u64> {
     object_and_segment(context.entry().name_value())?.1
 }
 
-/// Whether a next hop answers, or is due for another try. One without measurements is used only if
-/// there is no other.
+/// Whether a next hop answers, or is due for another try. A hop without measurements counts as
+/// unusable, so it is used only if there is no other.
 fn is_usable(context: &Context<'_>, hop: &FibNextHop) -> bool {
     let Some(measured) = context.measurement(hop) else { return false };
     let is_due = || measured.in_flight() == 0 && measured.idle_ns(context.now) >= RETRY_NS;
@@ -326,7 +328,7 @@ fn awaited_owner(context: &Context<'_>, owner: FaceId) -> Option<FibNextHop> {
     let record = context.out_record(owner)?;
     let is_pending = record.nacked.is_none() && record.expiry > context.now;
     let measured = context.measurement(&hop)?;
-    // An owner that has already failed is not waited for each time that it is tried.
+    // The strategy does not wait for an owner that has already failed.
     let is_trusted = !hop.is_distrusted
         && measured.failures() < FAILURES_MAX
         && measured.unanswered() < UNANSWERED_MAX;

@@ -18,7 +18,7 @@ pub(crate) struct FibNextHop {
     pub(crate) cost: u64,
     /// Its index in [`Measurements`].
     pub(crate) measurement: u32,
-    /// False Data came from there, so other next hops are preferred.
+    /// This next hop sent false Data, so others are preferred.
     pub(crate) is_distrusted: bool,
 }
 
@@ -125,7 +125,9 @@ impl Fib {
         self.entries.lengths()
     }
 
-    /// The same for a name of this [prefix run](crate::incoming::ReceivedPacket::prefix_run).
+    /// Like [`Self::lengths`], for a name of this [prefix
+    /// run](crate::incoming::ReceivedPacket::prefix_run). No hash is needed if the last lookup was
+    /// for the same run.
     #[inline]
     pub(crate) fn lengths_after(&self, prefix_run: u64) -> u64 {
         if self.last_of(prefix_run).is_some() { 0 } else { self.lengths() }
@@ -181,6 +183,7 @@ impl Fib {
         key: &HashKey,
         measurements: &mut Measurements,
     ) -> Vec<FibNextHop> {
+        // A new version makes the cached lookup and all sets of next hops invalid.
         self.version = self.version.wrapping_add(1);
         let before = self.entries.remove(prefix.as_view(), key);
         let mut before = before.map_or_else(Vec::new, |entry| entry.next_hops);
@@ -200,6 +203,7 @@ impl Fib {
                 }
             }
         }
+        // `before` now holds only the next hops that the prefix loses.
         before.iter().for_each(|old| measurements.retire(old.measurement));
         all.sort_by_key(FibNextHop::rank);
         new.sort_by_key(|hop| (hop.cost, hop.face));
@@ -243,7 +247,7 @@ impl Fib {
         self.distrusted.push((now.plus_ns(DISTRUST_NS), prefix, face));
     }
 
-    /// Trusts the next hops again whose time is over. The list is sorted by time.
+    /// Ends the distrust of next hops whose time is over. The list is sorted by time.
     pub(crate) fn expire_distrust(&mut self, now: Instant, key: &HashKey) {
         while self.distrusted.first().is_some_and(|(until, ..)| *until <= now) {
             let (_, prefix, face) = self.distrusted.remove(0);
@@ -279,9 +283,9 @@ impl Fib {
         self.next_hops(key, interest, &hashes, origin, is_home)
     }
 
-    /// The same with the hashes of the name's prefixes. Returns the face that the sender has
-    /// chosen, or the next hops of the name. With a forwarding hint, returns those of the first
-    /// delegation that has some.
+    /// Like [`Self::look_up`], with the hashes of the name's prefixes. Returns the face that the
+    /// sender has chosen, or the next hops of the name. With a forwarding hint, returns the next
+    /// hops of the first delegation that has any.
     #[inline(always)]
     pub(crate) fn next_hops(
         &self,

@@ -20,8 +20,8 @@ const GAP_PARTS: i64 = 16;
 /// Interest then costs at most 4 ms for each Data.
 const DATA_PER_UNANSWERED: u32 = 256;
 
-/// Set in [`Flight::ahead`]: the Interest was sent there by choice, since a disk here may have its
-/// Data.
+/// Set in [`Flight::ahead`]: the Interest was sent there by choice, because a disk of this router
+/// may have its Data.
 const CHOSEN: u32 = 1 << 31;
 
 /// An Interest in flight to a next hop.
@@ -37,7 +37,7 @@ impl Flight {
     /// An Interest whose flight has ended, or is not measured.
     pub(crate) const NONE: Self = Self { measurement: NONE, ahead: 0, since: Instant::ZERO };
 
-    /// The fields of a flight whose start is stored elsewhere.
+    /// The fields of a flight except its start, which the caller stores elsewhere.
     #[inline(always)]
     pub(crate) fn packed(self) -> (u32, u32) {
         (self.measurement, self.ahead)
@@ -104,7 +104,7 @@ pub(crate) struct Measurement {
     /// Average time between two Data, ns; 0 before the second.
     gap_ns: u64,
     last_data_at: Option<Instant>,
-    /// Since when nothing has come back although Interests are in flight.
+    /// Since when the next hop has sent nothing, although Interests are in flight.
     silent_since: Option<Instant>,
     used_at: Instant,
     /// The FIB no longer has the next hop.
@@ -157,7 +157,7 @@ impl Measurement {
         self.failures
     }
 
-    /// Time since an Interest was last sent there or ended there, ns.
+    /// Time since the last Interest to this next hop was sent or ended, ns.
     pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.used_at)
     }
@@ -178,7 +178,7 @@ impl Measurement {
         self.unanswered = self.unanswered.saturating_add(DATA_PER_UNANSWERED).min(most);
     }
 
-    /// How long nothing has come back although Interests are in flight, ns; a lower bound.
+    /// How long the next hop has sent nothing although Interests are in flight, ns; a lower bound.
     pub(crate) fn silent_ns(&self, now: Instant) -> u64 {
         self.silent_since.map_or(0, |since| now.ns_since(since))
     }
@@ -292,6 +292,7 @@ impl Measurements {
         let Some(measured) = self.all.get_mut(flight.measurement) else { return };
         measured.nacks += u64::from(end == FlightEnd::Nack);
         measured.timeouts += u64::from(end == FlightEnd::TimeOut);
+        // An answer from elsewhere is no failure of this next hop.
         if matches!(end, FlightEnd::Nack | FlightEnd::TimeOut) {
             measured.note_failures(1);
         }
@@ -312,6 +313,7 @@ impl Measurements {
         if self.all.get(index).is_none_or(|measured| measured.model.is_some()) {
             return;
         }
+        // Models are large, so the least recently used one is dropped.
         if self.models >= MODELS_MAX {
             let with_model = self.all.iter().filter(|(_, measured)| measured.model.is_some());
             let oldest =

@@ -18,10 +18,11 @@ const WAIT_MIN: f64 = 1e-3;
 /// Round-trip times after which a burst has passed. Interests still in flight then are a standing
 /// queue.
 const STANDING_QUEUE_RTTS: f64 = 128.0;
-/// 1 / weight of a sample in the base round-trip time, which could not rise otherwise.
+/// 1 / weight of a longer sample in the base round-trip time. Without this weight, the base could
+/// not rise.
 const BASE_ANSWERS: f64 = 65_536.0;
-/// After this many average round-trip times, no late Data can arrive for an Interest that was
-/// answered from elsewhere.
+/// If another source answers an Interest, its late Data may arrive within this many average
+/// round-trip times.
 const STRAY_ROUND_TRIPS: f64 = 2.0;
 
 /// An exponentially weighted average that is unbiased from the first sample on.
@@ -44,7 +45,7 @@ impl Mean {
 pub(crate) struct CrossTraffic {
     /// How long an Interest waits for other traffic, ns.
     pub(crate) wait_ns: f64,
-    /// How much longer all others wait because of one more Interest, ns.
+    /// Total additional wait of other Interests because of one more Interest, ns.
     pub(crate) delay_to_others_ns: f64,
     /// Their arrival rate, 1/ns.
     pub(crate) rate: f64,
@@ -70,18 +71,19 @@ pub(crate) struct PathModel {
     /// When the last answered Interest was sent, and its round-trip time.
     last: Option<(Instant, f64)>,
     answered_at: Instant,
-    /// Interests sent there, and those among them that the adaptive policy knows of: it chose this
-    /// hop for them, or has counted them with `take_unexpected`.
+    /// Number of Interests sent there, and number of those that the adaptive policy has accounted
+    /// for. It chose this hop for them, or counted them with `take_unexpected`.
     sent: u64,
     accounted: u64,
     /// Interests in flight there by choice.
     chosen_in_flight: u32,
     /// Time that Interests spent elsewhere since this hop was last used, ns.
     pub(crate) spent_elsewhere_ns: f64,
-    /// The smallest number of them in the previous period and in this one.
+    /// The smallest `chosen_in_flight` in the previous period and in this one.
     least_in_flight: [u32; 2],
     span_began: Instant,
-    /// Whether a standing queue would form if more were sent than the path holds.
+    /// Whether a standing queue was found, so that at most as many Interests are sent as the path
+    /// holds.
     is_full: bool,
 }
 
@@ -118,7 +120,8 @@ impl PathModel {
         self.estimator.answers()
     }
 
-    /// An Interest is sent there. Returns whether by choice.
+    /// Records an Interest that is sent there. Returns whether the adaptive policy chose this hop
+    /// for it.
     pub(crate) fn on_sent(&mut self) -> bool {
         let is_chosen = self.accounted > self.sent;
         self.chosen_in_flight += u32::from(is_chosen);
@@ -133,7 +136,7 @@ impl PathModel {
         self.chosen_in_flight = self.chosen_in_flight.saturating_sub(1);
     }
 
-    /// The next Interest goes there by choice.
+    /// Announces that the policy chose this hop for the next Interest.
     pub(crate) fn expect_send(&mut self) {
         self.accounted += 1;
     }
@@ -161,11 +164,13 @@ impl PathModel {
             self.base_ns += (took_ns - self.base_ns) / BASE_ANSWERS;
         }
         self.mean_ns.add(took_ns, 1.0 / ANSWERS);
-        // By time, not by number, because the answers to a burst describe one moment.
+        // The weight depends on time, not on the number of answers, because the answers to a burst
+        // describe one moment.
         let elapsed_ns = now.ns_since(self.answered_at) as f64;
         self.answered_at = now;
         let gain = elapsed_ns / (elapsed_ns + ROUND_TRIPS * self.mean_ns.value);
-        // What the base and this router's own queue do not explain, others have caused.
+        // The base round-trip time and this router's own queue explain one part. Other traffic has
+        // caused the rest.
         let rest_ns = took_ns - self.base_ns - self.own_wait_ns(ahead);
         self.cross_wait_ns.add(rest_ns, gain.max(1e-9));
         if let Some((last_since, last_ns)) = self.last.replace((since, took_ns)) {
@@ -213,9 +218,10 @@ impl PathModel {
             self.least_in_flight = [self.least_in_flight[1], self.chosen_in_flight];
             self.span_began = now;
         }
-        // What has never left in two periods is a standing queue.
+        // The smallest number in flight over two periods is a standing queue.
         let staying = f64::from(self.least_in_flight[0].min(self.least_in_flight[1]));
         let room = (self.base_ns / interval_ns).max(1.0);
+        // Two bounds prevent that the state changes with every Interest.
         self.is_full = staying > if self.is_full { room / 2.0 } else { room };
         !self.is_full || f64::from(self.chosen_in_flight) < room
     }

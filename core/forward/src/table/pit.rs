@@ -16,11 +16,11 @@ use crate::table::slot_set::SlotSet;
 /// The source from which a pending Interest expects its Data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AwaitedSource {
-    /// Upstream; there is no other source.
+    /// Upstream. No disk or other shard may have the Data.
     #[default]
     Upstream,
-    /// A disk of the store: the slot of the entry's waiter among those of the read. A
-    /// retransmission may also have gone upstream.
+    /// A disk of the store, with the slot of the entry's waiter in `Reads`. A retransmission may
+    /// also have gone upstream.
     Disk(u32),
     /// The stores of other shards: the slot of the query.
     Shards(u32),
@@ -109,8 +109,8 @@ fn ends_in_digest(name: NameView<'_>) -> bool {
 /// Maximum number of record lists that are kept for reuse.
 const SPARES_MAX: usize = 1024;
 
-/// Memory of a slot, used or not, in bytes: the entry, its place in the free list, its timer, and
-/// its share of the hash table at its emptiest.
+/// Memory of a slot, used or not, in bytes: the entry, its element of the free list, its timer, and
+/// its share of a hash table that is as empty as it can be.
 const SLOT_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
 /// Memory of each downstream after the first, in bytes. Up to half of their vector is unused.
@@ -311,8 +311,8 @@ impl Pit {
         self.table.prefetch(hash);
     }
 
-    /// Prefetches the most likely entry and returns its index. The line of the hash table has
-    /// arrived.
+    /// Prefetches the most likely entry and returns its index. Call it when the line of the hash
+    /// table has arrived.
     #[inline]
     pub(crate) fn prefetch_entry(&self, hash: u64) -> Option<u32> {
         let first = self.table.find(hash, |_| true)?;
@@ -321,7 +321,8 @@ impl Pit {
         Some(first)
     }
 
-    /// Prefetches the stored Interest, whose name will be compared. The entry has arrived.
+    /// Prefetches the stored Interest, whose name will be compared. Call it when the entry has
+    /// arrived.
     #[inline]
     pub(crate) fn prefetch_name(&self, index: u32) {
         self.entries[index].interest.prefetch();
@@ -387,6 +388,7 @@ impl Pit {
         self.occupied.insert(index);
         self.table.insert(hash, index);
         self.timers.schedule(index, record.expiry);
+        // A token that is too long for the short form needs a record list.
         if token.is_none() {
             self.lists_mut(index).downstreams.push(*record);
         }

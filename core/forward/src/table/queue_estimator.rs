@@ -1,9 +1,9 @@
 //! Estimates a queue from outside: how many requests are served at once, and how long one takes.
 //!
 //! The estimator serves a disk, or everything behind a next hop. For each finished request it knows
-//! how many others were there on arrival, and how long the request took. A queue of `n` equal
-//! servers with service time `s` predicts `s` if a server was free, and `s * (ahead + 1) / n`
-//! otherwise. The estimator fits `n` and `s` to the averages of what it has seen:
+//! how many other requests were in the queue on arrival, and how long the request took. A queue of
+//! `n` equal servers with service time `s` predicts `s` if a server was free, and `s * (ahead + 1)
+//! / n` otherwise. The estimator fits `n` and `s` to the averages of what it has seen:
 //!
 //! 1. Answers are averaged in buckets by the number found on arrival. Old averages lose weight.
 //! 2. For each of 24 numbers of servers, the best `s` and the squared relative error are computed.
@@ -15,17 +15,18 @@
 
 use weir_base::{Instant, NS_PER_S};
 
-/// Answers in one bucket that have about equal weight.
+/// 1 / weight of a new answer in the average of its bucket, once the bucket is full.
 const ANSWERS: f64 = 256.0;
-/// Averages of other buckets lose weight over this number of answers, or this time.
+/// The average of a bucket loses half its weight after this number of answers to other buckets, or
+/// after this time.
 const KEEP_ANSWERS: f64 = 8192.0;
 const KEEP_NS: f64 = 60.0 * NS_PER_S as f64;
 /// Number of answers between two fits.
 const FIT_AFTER: u64 = 32;
 /// Up to this many answers, each one causes a fit.
 const ANSWERS_FEW: u64 = 64;
-/// How much larger the error of a chosen number of servers may be, in squared relative errors of an
-/// answer.
+/// How much larger than the least error the error of a chosen number of servers may be. The unit is
+/// the squared relative error of one answer.
 const MARGIN: f64 = 1.0;
 /// Numbers of servers that are tried: 1, 2, 3, 4, 6, 8, 12 and so on, up to 4,096.
 const FITS: usize = 24;
@@ -34,7 +35,7 @@ const EXACT: u32 = 16;
 /// Eight octaves above [`EXACT`], up to 4,096.
 const BUCKETS: usize = 16 + 8 * 8;
 
-/// Answers that found about the same number of requests.
+/// The answers to requests that found about the same number of others in the queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
     /// Weight of the answers, and the average time that they took.
@@ -125,7 +126,7 @@ impl QueueEstimator {
         self.unloaded_ns * ((f64::from(ahead) + 1.0) / self.servers).max(1.0)
     }
 
-    /// A request has finished that found `ahead` others and took `took_ns`.
+    /// Records a finished request that found `ahead` others and took `took_ns`.
     pub(crate) fn on_departure(&mut self, now: Instant, ahead: u32, took_ns: u64) {
         self.answers += 1;
         let bucket = &mut self.buckets[bucket_of(ahead)];

@@ -29,14 +29,14 @@ pub enum Received {
     Delayed,
     /// Several Interests in one frame; see [`Link::next_in_run`](crate::Link::next_in_run).
     Run,
-    /// An offer of the other end about runs. The link may have replied, so check whether the egress
+    /// An offer about runs from the peer. The link may have replied, so check whether the egress
     /// has frames now.
     Offer(RunOffer),
     /// A fragment of a packet that is not complete yet.
     Partial,
     /// An LpPacket without a fragment that has nothing for the forwarder.
     Idle,
-    /// A signal of the router at the other end for the router at this end.
+    /// A signal from the peer's router to this router.
     Signal(HopSignal),
     /// The frame was dropped, and the drop was counted.
     Drop(LinkDrop),
@@ -64,6 +64,7 @@ impl Decoder {
             return deliver(LpHeader::default(), HeaderExtras::default(), frame, config, counters);
         }
         let view = LpView::decode(&frame).map_err(drop_of)?;
+        // Acks are read, and a duplicate is dropped, before anything else is decoded.
         if let Some(reliability) = reliability {
             reliability.on_frame(now, &view, counters)?;
         }
@@ -86,6 +87,7 @@ impl Decoder {
             }
             return deliver(header, extras, packet, config, counters);
         }
+        // A run must fit into one frame.
         if view.run.is_some() {
             return Err(LinkDrop::RunMalformed);
         }

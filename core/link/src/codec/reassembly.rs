@@ -49,8 +49,8 @@ pub(crate) struct ReassembledPacket {
 /// 2. The fragment is refused if FragCount is 0 or above 400, if FragIndex is not below FragCount,
 ///    or if it has no Sequence. It is also refused if the packet is known with another FragCount,
 ///    or already has this fragment.
-/// 3. If there are too many partial packets, or they use too much memory, those that have been idle
-///    longest are dropped, but not the packet of this fragment.
+/// 3. If there are too many partial packets, or they use too much memory, the longest idle ones are
+///    dropped, but never the packet of this fragment.
 /// 4. For a new packet, one buffer is allocated. Its size follows from the first fragment that
 ///    arrives: `(length + 64) * FragCount`, at most 8800 bytes.
 /// 5. If all fragments together exceed the largest packet (8800 bytes), the packet is dropped.
@@ -144,8 +144,8 @@ impl Reassembly {
             }
         }
         let fragment_len = fragment.octets.len();
-        // The first fragment decides the size of the whole buffer. Later ones are usually appended
-        // to it, and are charged in case they are early.
+        // The first fragment decides the size of the whole buffer. A later fragment usually fits
+        // into the buffer. Its room is checked anyway, because it may be early and need a copy.
         let size = if known.is_some() { fragment_len } else { size_estimate(fragment_len, count) };
         let at = match self.make_room(id, Pool::footprint(size), config, drops) {
             Some(at) => at,
@@ -246,7 +246,7 @@ impl Reassembly {
                 return kept_at;
             }
             let others = (0..self.ids.len()).filter(|&at| Some(at) != kept_at);
-            // Only the packet itself is left. It may exceed the limit alone.
+            // Only the packet itself is left. One packet may exceed the limit.
             let Some(oldest) = others.min_by_key(|&at| self.deadlines[at]) else {
                 return kept_at;
             };

@@ -8,7 +8,8 @@ use super::marker::{Marker, QueueArrival, interval_by_root};
 use super::sojourn::Sojourn;
 use crate::order::OptionOrderError;
 
-/// A new series of marks continues the last one if that ended at most this many intervals ago.
+/// A new series of marks continues the last series if the last one ended at most this many
+/// intervals ago.
 const MEMORY_INTERVALS: u64 = 16;
 
 /// The two times of CoDel.
@@ -16,8 +17,8 @@ const MEMORY_INTERVALS: u64 = 16;
 pub struct CoDelOptions {
     /// How long packets may wait without marks, ns.
     pub target_ns: u64,
-    /// How long packets must have waited longer than that before the first mark, ns. It should be
-    /// about the longest round trip of the consumers that share the queue.
+    /// How long packets must exceed the target before the first mark, ns. It should be about the
+    /// longest round trip of the consumers that share the queue.
     pub interval_ns: u64,
 }
 
@@ -60,16 +61,16 @@ impl fmt::Display for CoDelOptions {
     }
 }
 
-/// CoDel (RFC 8289) with marks instead of drops. It checks the queue when a packet joins, because a
-/// link does not learn when packets leave. At both times, the criterion is whether the oldest
-/// packet has waited longer than the target.
+/// CoDel (RFC 8289) with marks instead of drops. RFC 8289 checks the queue when a packet leaves. A
+/// link does not learn when packets leave, so this type checks when one joins. The criterion is the
+/// same: the oldest packet has waited longer than the target.
 #[derive(Debug)]
 pub(crate) struct CoDel {
     options: CoDelOptions,
     sojourn: Sojourn,
     /// When packets will have been late for a whole interval.
     first_above: Option<Instant>,
-    /// Whether Data is marked now, at ever shorter intervals.
+    /// Whether a series of marks is in progress. Its marks follow at ever shorter intervals.
     is_marking: bool,
     next_mark: Instant,
     /// Marks of this series, and their number when it began.
