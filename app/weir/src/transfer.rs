@@ -62,7 +62,8 @@ impl RouterArgs {
         Client::connect(&self.uri()?).map_err(cannot_connect)
     }
 
-    /// Connects to all given routers. Prints a warning for each of several that does not answer.
+    /// Connects to all given routers. If there are several, prints a warning for each that does not
+    /// answer.
     pub(crate) fn connect_all(&self) -> anyhow::Result<Client> {
         if !self.has_several() {
             return self.connect();

@@ -120,6 +120,7 @@ impl Router {
             return true;
         }
         if self.former_instances.contains(&instance) {
+            // The earlier agent still runs, so the present one is the duplicate.
             self.former_instances.retain(|one| *one != instance);
             let uris = self.report.uris.clone();
             self.duplicates.push_back(DuplicateRouter {
@@ -132,6 +133,7 @@ impl Router {
             }
             return false;
         }
+        // An unknown instance: take it for a restart of the agent.
         self.former_instances.push_back(present);
         if self.former_instances.len() > INSTANCES_MAX {
             self.former_instances.pop_front();
@@ -139,7 +141,7 @@ impl Router {
         false
     }
 
-    /// The router reports the generation whose routes it has.
+    /// Records the generation whose routes the router reports to have.
     pub(crate) fn note_generation(&mut self, generation: u64, now: Instant) {
         if self.reported_generations.back().is_none_or(|(had, _)| *had != generation) {
             self.reported_generations.push_back((generation, now));

@@ -86,6 +86,7 @@ impl Questions {
         window.total += 1;
         window.for_hosts += u32::from(!is_local);
         self.window = Some(window);
+        // This applies if no answer arrives. `note_answer` replaces it.
         self.retry_at.insert(object.clone(), now + RETRY_SOON);
         true
     }

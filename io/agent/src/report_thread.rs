@@ -359,7 +359,7 @@ impl UpdateQueue {
         (BLOCKS_MAX >> self.batch_shift.min(10)).max(1)
     }
 
-    /// The store starts a new generation.
+    /// Forgets the numbering, because the store starts a new generation.
     fn restart(&mut self) {
         self.pending = None;
         self.last_accepted = UpdateNumber::default();

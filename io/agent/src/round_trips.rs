@@ -137,6 +137,7 @@ impl RoundTripProber {
             .take(FACES_MAX)
             .map(|face| (face, former.remove(&face).unwrap_or_default()))
             .collect();
+        // The faces left in `former` no longer exist, so their times must disappear.
         if !former.is_empty() {
             self.publish();
         }
@@ -147,6 +148,7 @@ impl RoundTripProber {
         let now = Instant::now();
         let is_due =
             |(_, measured): &(&FaceId, &FaceRoundTrip)| measured.due.is_none_or(|due| due <= now);
+        // The most overdue face is next. A new face has no due time and comes first.
         let next = self.faces.iter().filter(is_due).min_by_key(|(_, measured)| measured.due);
         let Some(face) = next.map(|(face, _)| *face) else { return Ok(()) };
         let Some(client) = &mut self.client else { return Ok(()) };

@@ -79,6 +79,7 @@ impl WakePoint {
     }
 
     fn wake(&self) {
+        // Without the lock, a thread between its check and its wait would miss the notification.
         drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
@@ -141,7 +142,7 @@ impl AgentShared {
         self.routes_left_out.load(Ordering::Relaxed)
     }
 
-    /// A controller has sent or confirmed the present configuration at this time.
+    /// Records when a controller has sent or confirmed the present configuration.
     pub(crate) fn note_confirmed(&self, at_ms: u64) {
         self.confirmed_ms.store(at_ms, Ordering::Relaxed);
     }

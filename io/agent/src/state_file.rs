@@ -120,6 +120,7 @@ fn write(path: &Path, stored: &StoredConfiguration) -> io::Result<()> {
     file.write_all(&content)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
+    // Without this, a power failure could undo the rename.
     File::open(folder)?.sync_all()
 }
 

@@ -137,6 +137,7 @@ impl ControllerState {
             self.published_generation = self.controller.generation();
             for (router, sender) in &self.generations {
                 let generation = self.controller.generation_of(router);
+                // This wakes only requests for routers whose own generation has changed.
                 sender.send_if_modified(|known| std::mem::replace(known, generation) != generation);
             }
         }
@@ -173,7 +174,7 @@ impl App {
         }
     }
 
-    /// Runs `act` with the state. The records of its events are queued afterwards.
+    /// Runs `act` with the state, and then queues the records of its events.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ControllerState) -> T) -> T {
         let mut state = self.lock();
         let result = act(&mut state);
@@ -185,8 +186,8 @@ impl App {
         result
     }
 
-    /// A caller may not register a name because no prefix of its token covers it. The audit gets at
-    /// most one line a minute for each caller.
+    /// Queues an audit line about a name that no prefix of the caller's token covers, at most one a
+    /// minute for each caller.
     pub(crate) fn audit_refused_name(&self, who: &str, name: &Name) {
         let mut refusals = self.refusals_audited.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.get(who).is_some_and(|at| at.elapsed() < AUDIT_INTERVAL) {

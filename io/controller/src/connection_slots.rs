@@ -90,6 +90,7 @@ impl ConnectionSlots {
         if table.counts.get(&host).is_some_and(|count| *count >= self.per_host_max) {
             table.evict_oldest_of(host);
         } else if table.anonymous.len() >= self.anonymous_max {
+            // Evict from the host with the most anonymous connections.
             let most = table.counts.iter().max_by_key(|(_, count)| **count);
             if let Some(crowd) = most.map(|(host, _)| *host) {
                 table.evict_oldest_of(crowd);
@@ -130,10 +131,12 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// The client has shown a valid token.
+    /// Moves the connection to an authenticated slot, because its client has shown a valid token.
+    /// Without a free slot it stays anonymous.
     pub(crate) fn mark_authenticated(&self) {
         let mut is_known = self.is_authenticated.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = self.slots.lock();
+        // A connection that was evicted meanwhile is no longer in the table.
         if !*is_known
             && table.authenticated < self.slots.authenticated_max
             && table.remove(self.host, self.number).is_some()

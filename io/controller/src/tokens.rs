@@ -123,6 +123,7 @@ impl Tokens {
     /// Returns when the database has been read after `since`.
     async fn refresh_after(&self, since: Instant, database: &Database) {
         let mut looked_at = self.refreshed_at.lock().await;
+        // Another request has read the database while this one waited for the lock.
         if looked_at.is_some_and(|at| at >= since) {
             return;
         }

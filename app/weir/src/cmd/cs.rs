@@ -163,6 +163,7 @@ fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> an
         }
         let body = client.command(Command::CsErase, &parameters)?;
         erased += body.count.context("the router did not report how much it erased")?;
+        // A response without Capacity means that nothing is left.
         if body.capacity.is_none() || body.count == Some(0) {
             return Ok(erased);
         }

@@ -235,7 +235,7 @@ impl PrefixGroup {
         }
     }
 
-    /// A router has no next hops any more.
+    /// Removes all next hops of a router, including retiring ones.
     fn forget(&mut self, router: RouterId) {
         self.retiring.remove(&router);
         if let Some(given) = self.assigned.get_mut(router as usize) {
@@ -249,7 +249,7 @@ impl Routing {
         Self { immediate_runs_left: IMMEDIATE_RUNS, ..Self::default() }
     }
 
-    /// The links have changed, so all routes are due.
+    /// Makes all routes due, because the links have changed.
     pub(super) fn links_changed(&mut self) {
         self.has_changed = true;
     }
@@ -401,7 +401,7 @@ impl Routing {
         is_little
     }
 
-    /// A tick begins: groups with pending changes are due.
+    /// Begins a tick: groups with pending changes become due.
     pub(super) fn begin_tick(&mut self) {
         self.immediate_runs_left = IMMEDIATE_RUNS;
         let is_pending =

@@ -48,7 +48,7 @@ impl UnreadableRows {
         }
     }
 
-    /// A row no longer exists or can be read.
+    /// Removes a row that no longer exists, or that can be read again.
     pub(super) fn forget(&self, what: &'static str, key: &str) {
         let mut rows = self.rows();
         if !rows.is_empty() {

@@ -36,12 +36,12 @@ const LISTING_BYTES_MAX: u64 = 256 << 20;
 const DEPTH_MAX: usize = 64;
 /// Number of failed entries that are reported one by one.
 const FAILURES_REPORTED_MAX: usize = 20;
-/// After this many consecutive failures, the remaining entries are given up.
+/// After this many consecutive failures, the command stops.
 const FAILED_IN_A_ROW_MAX: u64 = 1000;
-/// After this many consecutive timeouts, the producer is considered gone.
+/// After this many consecutive timeouts, the command stops: the producer is probably down.
 const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
 
-/// How many times discovery is repeated when the version it found cannot be fetched.
+/// Maximum number of repeated discoveries if the version found cannot be fetched.
 const VERSION_RETRIES_MAX: u32 = 4;
 /// The pause before the first repetition; it doubles each time. It gives the producer time to
 /// publish the new version.

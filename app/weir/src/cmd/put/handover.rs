@@ -132,7 +132,7 @@ impl HandoverListener {
         Some((Self { listener, folder, updates, registrations }, receiver))
     }
 
-    /// Waits for one other process, and accepts its objects.
+    /// Waits up to `wait` for another process, and accepts its objects.
     pub(super) fn poll_once(
         &self,
         wait: Duration,

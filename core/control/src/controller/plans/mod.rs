@@ -72,13 +72,14 @@ struct PlanUpkeep {
 }
 
 impl PlanUpkeep {
-    /// A store has more space, or paths have changed, so incomplete plans may improve.
+    /// Starts a sweep over incomplete plans: they may improve, because a store has more space or
+    /// paths have changed. If a sweep runs already, another one follows it.
     fn note_more_room(&mut self) {
         self.sweep_again |= self.is_sweeping;
         self.is_sweeping = true;
     }
 
-    /// The holders of an object have changed, so its plan is due.
+    /// Makes the plan of an object due, because its holders have changed.
     fn holders_changed(&mut self, object: &Name) {
         if self.is_due.insert(object.clone()) {
             self.due.push_back(object.clone());
