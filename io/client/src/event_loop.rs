@@ -126,7 +126,7 @@ impl Endpoint for ReservedEndpoint {
 struct EndpointSlot<'a> {
     endpoint: Box<dyn Endpoint + 'a>,
     packets: Vec<ReceivedPacket>,
-    /// The number of the last packet that it got: it gets each packet once.
+    /// The number of the last Data or Nack that it got, so that it gets each only once.
     last_packet: u64,
     /// Its entry in `by_wakeup`.
     next_wakeup: Option<Instant>,
@@ -141,7 +141,7 @@ pub struct EventLoop<'a> {
     ready: Vec<EndpointId>,
     names: RoutingTables,
     packets: Vec<ReceivedPacket>,
-    /// Packets received.
+    /// Packets received. Numbers each packet, for `Slot::last_packet`.
     count: u64,
     unclaimed_packets: u64,
 }
@@ -252,8 +252,8 @@ impl<'a> EventLoop<'a> {
         self.client.flush()
     }
 
-    /// Runs one turn: waits for packets, an endpoint's time, a wake-up or `until`, and calls the
-    /// endpoints concerned.
+    /// Runs one turn: waits until packets arrive, an endpoint is due or woken, or `until` has
+    /// passed. Then calls the endpoints concerned.
     ///
     /// # Errors
     /// [`ClientError::Lost`].
@@ -284,7 +284,7 @@ impl<'a> EventLoop<'a> {
             let all: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
             all.into_iter().for_each(|index| self.schedule(EndpointId(index)));
         }
-        // It may have been removed since.
+        // A woken endpoint may have been removed in the meantime.
         let known = woken.endpoints.into_iter().filter(|id| self.slots.contains(id.0));
         let due = self.by_wakeup.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
         known.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.schedule(id));
@@ -307,7 +307,7 @@ impl<'a> EventLoop<'a> {
                 let mut context = Context { client: self.client, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
             }
-            // A finished endpoint may leave packets.
+            // A finished endpoint is not called, so its packets are dropped here.
             slot.packets.clear();
             let due = match slot.endpoint.is_done() {
                 true => None,
@@ -344,7 +344,7 @@ impl<'a> EventLoop<'a> {
                 }
                 None => {
                     self.unclaimed_packets += 1;
-                    // The router cannot know that no endpoint is left.
+                    // The endpoint may be gone, which the router does not know.
                     self.client.nack_no_route(packet);
                 }
             }

@@ -21,9 +21,9 @@ use crate::waker::Waker;
 
 /// Upper bound of routers of one client.
 pub const ROUTERS_MAX: usize = 16;
-/// Reads of one connection before others, and the application, get their turn.
+/// Reads of one connection before the other connections and the application get their turn.
 const READS_PER_TURN_MAX: usize = 4;
-/// With this many bytes waiting to be sent nothing is read, because answers would only add to them.
+/// A connection with this many bytes to send is not read, because answers would add to its backlog.
 const READ_PAUSE_BYTES: u64 = 4 << 20;
 /// The first and the longest wait before the client reconnects.
 const RECONNECT_BACKOFF: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
@@ -303,8 +303,8 @@ impl Paths {
         Ok(())
     }
 
-    /// A path broke: the others continue. For the last path, returns the error, unless it should be
-    /// reconnected.
+    /// A path broke. It is reconnected later while the others continue. If no other is connected,
+    /// returns the error, unless `retries_last_path`.
     fn disconnect(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
         let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
         if !self.retries_last_path && self.all.iter().enumerate().all(is_last) {
@@ -353,7 +353,7 @@ impl Paths {
             let _ = waker.wake();
         });
         if let Err(error) = thread {
-            // The receiver belongs to this object.
+            // The receiver is a field of `self`, so sending cannot fail.
             let _ = self.attempt_sender.send((id, Err(error)));
         }
     }
@@ -367,7 +367,7 @@ impl Paths {
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> io::Result<WaitResult> {
-        // The kernel does not watch shared memory, so its state is checked first.
+        // The kernel does not watch shared memory rings. If one is ready, `ppoll` must not wait.
         let mut is_ready = false;
         for path in &mut self.all {
             path.is_writable |= path.connection.as_ref().is_some_and(Connection::is_writable_again);
@@ -380,8 +380,8 @@ impl Paths {
             TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
         });
         let waker = self.waker.as_fd();
-        // Entry 0 is the waker, 1 the caller's descriptor, 2 the endpoints', the others the
-        // connections. Unused entries repeat the waker.
+        // Entry 0 is the waker, and entry 1 the caller's descriptor. If there are endpoint sources,
+        // they are entry 2. The connections follow. Unused entries repeat the waker.
         let mut watched: [PollFd<'_>; ROUTERS_MAX + 3] =
             std::array::from_fn(|_| PollFd::new(waker, PollFlags::POLLIN));
         watched[1] = PollFd::new(other.unwrap_or(waker), PollFlags::POLLIN);

@@ -49,9 +49,9 @@ const DELAY_MAX_NS: u64 = 16 * NS_PER_MS;
 /// The delay that ends slow start is the previous round trip divided by this (RFC 9406,
 /// MIN_RTT_DIVISOR).
 const DELAY_DIVISOR: u64 = 8;
-/// Up to this window slow start doubles it in a round trip; beyond it, slow start adds half of this
-/// (RFC 3742, max_ssthresh). Otherwise the last doubling on a fast path would overflow a router's
-/// queue before any delay shows.
+/// Below this window, slow start doubles the window in a round trip. Above it, slow start adds half
+/// of this number (RFC 3742, max_ssthresh). Otherwise the last doubling on a fast path would
+/// overflow a router's queue before any delay shows.
 const DOUBLING_MAX: f64 = 128.0;
 /// Conservative slow start grows this many times more slowly (RFC 9406, CSS_GROWTH_DIVISOR).
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
@@ -59,13 +59,13 @@ const CONSERVATIVE_DIVISOR: f64 = 4.0;
 /// which the window triples. A face queues a few hundred segments, so here the window at most
 /// doubles.
 const CONSERVATIVE_ROUNDS: u32 = 3;
-/// Slow start resumes when the delay proves to be noise (RFC 9406, 4.2), but only on paths at least
-/// this long. On shorter ones congestion avoidance loses little time, and a thread that waits for a
-/// processor looks like a queue that comes and goes.
+/// Slow start resumes when the delay proves to be noise (RFC 9406, 4.2), but only on paths with at
+/// least this round trip. On shorter ones congestion avoidance loses little time. There, a thread
+/// that waits for a processor looks like a queue that comes and goes.
 const RESUME_RTT_NS: u64 = 10 * NS_PER_MS;
 
-/// CUBIC: the window follows a cubic function of the time since the last decrease, but never falls
-/// below the window of AIMD.
+/// CUBIC: the window is a cubic function of the time since the last decrease. It is never below the
+/// window that AIMD would have.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     config: CubicConfig,
@@ -78,8 +78,8 @@ pub(crate) struct Cubic {
     pace: Pace,
 }
 
-/// Paces the smallest window where even that is too much. A router on this host answers so fast
-/// that two Interests per round trip may exceed the rate of a disk.
+/// Sends less than the smallest window by pacing it. A router on this host answers so fast that
+/// even two Interests per round trip may exceed the rate of a disk.
 #[derive(Clone, Debug)]
 struct Pace {
     /// Share of the window that may be used, up to 1.
@@ -166,12 +166,14 @@ impl Cubic {
             if epoch.estimate >= self.last_max { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
         epoch.estimate += alpha / self.window;
 
+        // RFC 9438, 4.2: the target is the cubic's value one round trip from now.
         let elapsed_ns = sample.now.ns_since(epoch.start) + sample.smoothed_rtt_ns;
         let t = elapsed_ns as f64 / NS_PER_S as f64 - epoch.period_s;
         let cubic = self.config.steepness * t * t * t + epoch.origin;
         if cubic < epoch.estimate {
             self.window = self.window.max(epoch.estimate);
         } else {
+            // RFC 9438, 4.2: the window grows by at most half in a round trip.
             let target = cubic.clamp(self.window, 1.5 * self.window);
             self.window += (target - self.window) / self.window;
         }
@@ -208,8 +210,7 @@ impl CongestionControl for Cubic {
         if !sample.window_limited {
             return;
         }
-        // The window is at its minimum, and pacing sends less than it allows: that share grows
-        // first.
+        // The window is at its minimum, and pacing uses only a share of it. The share grows first.
         if self.pace.is_below_minimum() {
             self.pace.share = (self.pace.share * (1.0 + SHARE_GROWTH)).min(1.0);
             return;
@@ -226,6 +227,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_congestion(&mut self, _now: Instant, cause: Congestion) {
+        // The window cannot shrink further, so a mark lowers the pace instead.
         if cause == Congestion::Mark && self.window <= THRESHOLD_MIN {
             self.pace.share = (self.pace.share * self.config.beta).max(SHARE_MIN);
             return;
@@ -245,7 +247,7 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// HyStart++: detects by growing delay that the window fills the path, before a queue overflows.
+/// HyStart++: growing delay shows that the window fills the path, before a queue overflows.
 #[derive(Clone, Debug, Default)]
 struct SlowStart {
     /// The round ends with the answer to the Interest of this order.
@@ -253,8 +255,8 @@ struct SlowStart {
     round_samples: u32,
     round_min_ns: u64,
     last_round_min_ns: u64,
-    /// In conservative slow start: the delay that resumes slow start if undercut, and the rounds
-    /// spent.
+    /// In conservative slow start: the round trip below which slow start resumes, and the rounds
+    /// spent so far.
     conservative: Option<(u64, u32)>,
     is_over: bool,
 }

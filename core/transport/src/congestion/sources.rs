@@ -15,9 +15,9 @@ const SOURCES_MAX: usize = 4;
 const SAME_DIVISOR: f64 = 8.0;
 /// A source without an answer for this many rounds is forgotten.
 const IDLE_ROUNDS_MAX: u32 = 64;
-/// This many consecutive answers must be late for a queue to be seen. Late means above the base by
-/// the base divided by `LATE_DIVISOR`, and by at least `LATE_NS`. RFC 9406 has an eighth; by then
-/// startup has doubled the window.
+/// This many consecutive answers must be late to show a queue. An answer is late if it exceeds the
+/// base by the base divided by `LATE_DIVISOR`, and by at least `LATE_NS`. RFC 9406 uses an eighth,
+/// but by then startup has doubled the window.
 const LATE_ANSWERS: u32 = 8;
 /// An answer of several packets counts as at most this many: three chunks in a row are enough.
 const LATE_WEIGHT_MAX: u32 = 3;
@@ -79,8 +79,8 @@ impl Sources {
         source.late_answers >= LATE_ANSWERS
     }
 
-    /// The source of an answer, perhaps a new one: the farthest source that is not clearly farther
-    /// than the answer, unless rule 1 applies.
+    /// The source of an answer. It is the farthest one whose base is not clearly above the answer's
+    /// round trip. If there is none, or if rule 1 excludes it, the answer starts a new source.
     fn source_of(&mut self, order: u64, rtt_ns: f64) -> usize {
         let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
         let nearer =
@@ -147,7 +147,8 @@ impl Sources {
                 continue;
             }
             let mean_ns = source.sum_ns / f64::from(source.answers);
-            // The mean of few answers may be below that of many by about its own error.
+            // The mean of few answers may be too low by about its own error, which would make all
+            // later answers look queued.
             let doubt_ns = (mean_ns - source.least_ns) / root(source.answers);
             if source.is_new || mean_ns + doubt_ns < source.base_ns {
                 source.base_ns = mean_ns + doubt_ns;

@@ -34,9 +34,9 @@
 //! | 5.0 ms | 25.0 | above `2 K`: `W = X * base + K`, from 525 to 511                 |
 //! | 10 ms  | 50.0 | deep: above `4 K` and a sixteenth of the base: a drain, then 511 |
 //!
-//! The controller must never judge answers sent under another window. It must accept a lasting
-//! delay as a longer path at most once in 64 rounds. Each such mistake adds the queue of others to
-//! the base. `docs/controllers/weir.md` has measurements.
+//! The controller must never judge answers to Interests sent under another window. It must accept a
+//! lasting delay as a longer path at most once in 64 rounds, because each mistake adds the queue of
+//! others to the base. `docs/controllers/weir.md` has measurements.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
@@ -60,7 +60,8 @@ const INITIAL_WINDOW: f64 = 10.0;
 const WINDOW_MIN: f64 = 2.0;
 /// Smallest target queue, in packets, so that the bottleneck always has one to send.
 const QUEUE_MIN_PACKETS: f64 = 2.0;
-/// A shorter queue looks the same as threads of a host that wait for a processor.
+/// Smallest target queue, as a delay. A shorter delay may also come from threads that wait for a
+/// processor.
 const QUEUE_MIN_NS: f64 = 0.25 * NS_PER_MS as f64;
 /// Startup ends after `FULL_ROUNDS` rounds in which the rate grows by less than `FULL_GROWTH` (as
 /// in BBR).
@@ -98,9 +99,11 @@ const COMPETE_ROUNDS: u64 = 64;
 /// A drain happens at least this often, so that the base stays known.
 const DRAIN_INTERVAL_NS: u64 = 10 * NS_PER_S;
 const DRAIN_ROUNDS: u64 = 64;
-/// A mark that is a whole signal costs the whole queue, but at most the window divided by this.
+/// A mark that is a signal by itself removes the whole queue from the window, but at most the
+/// window divided by this.
 const MARK_PARTS: f64 = 8.0;
-/// Losses up to this share are attributed to links. Congestion shows in the delay.
+/// Losses up to this share are attributed to links, because congestion shows in the delay. The
+/// share is taken over at most `LOSS_CHECK_ANSWERS` answers.
 const LOSS_SHARE_MAX: f64 = 1.0 / 50.0;
 const LOSS_CHECK_ANSWERS: u32 = 400;
 /// Excess losses multiply the queue limit by the first factor. A Nack multiplies the window by the
@@ -111,7 +114,7 @@ const LOSS_FACTOR: f64 = 0.7;
 const QUEUE_GROWTH: f64 = 1.0 / 64.0;
 /// A decrease leaves at least this share of the window.
 const DECREASE_MAX: f64 = 0.25;
-/// Interests leave faster than the window alone by this factor: during startup, and later.
+/// The pace exceeds one window per round trip by this factor: during startup, and later.
 const PACE_STARTUP: f64 = 2.0;
 const PACE: f64 = 1.05;
 /// Shorter round trips are not paced, because timers of drivers are coarser.
@@ -156,7 +159,7 @@ struct QueueCut {
     last_ns: f64,
     /// Rounds in which the queue was still there.
     ineffective_rounds: u32,
-    /// The queue grew slowly. A longer path appears at once, so this queue is none.
+    /// The queue grew slowly. A longer path would have appeared at once, so this is a queue.
     is_slow: bool,
 }
 
@@ -192,14 +195,15 @@ pub(crate) struct Weir {
     answered_at: Instant,
     /// The order of the next Interest.
     next_order: u64,
-    /// Answers count from Interests of this order on. The window was changed at this time.
+    /// The window was changed at this time, and only answers to Interests from this order on are
+    /// judged.
     settling: Option<(u64, Instant)>,
     /// Rounds since the window changed.
     rounds_since_change: u32,
     /// Consecutive rounds without a queue.
     empty_rounds: u32,
     cut: Option<QueueCut>,
-    /// Interests per nanosecond in the latest round whose queue was no longer than it should be.
+    /// Interests per nanosecond in the latest round whose queue was within twice its target.
     uncongested_rate: f64,
     /// Consecutive rounds with too long a queue.
     long_queue_rounds: u32,
@@ -217,16 +221,17 @@ pub(crate) struct Weir {
 }
 
 impl Weir {
-    /// The target queue `K`, in Interests. At least one: a chunk arrives as a burst. Half the root
-    /// of the window in packets makes flows of one bottleneck fair. The mean is far below the level
-    /// at which routers mark.
+    /// The target queue `K`, in Interests. Half the root of the window in packets makes the flows
+    /// of one bottleneck fair. It is at least one Interest, because a chunk arrives as a burst. On
+    /// average it stays far below the level at which routers mark.
     fn queue_target(&self, rate: f64, packets: f64) -> f64 {
         let root = root(self.window * packets);
         let target = (root / 2.0).max(QUEUE_MIN_PACKETS).max(rate * packets * QUEUE_MIN_NS);
         (target / packets).max(1.0).min(self.queue_max)
     }
 
-    /// What is in flight was sent under another window: its answers are not judged.
+    /// The window has changed. Interests in flight were sent under the last one, so their answers
+    /// are not judged.
     fn begin_settling(&mut self) {
         self.settling = Some((self.next_order, self.answered_at));
         self.rounds_since_change = 0;
@@ -244,8 +249,8 @@ impl Weir {
         self.begin_settling();
     }
 
-    /// Sends less than `filled` for a round: `filled` fits into the path without a queue. Continues
-    /// with `window`.
+    /// Empties the queue: sends less for a round than `filled`, the Interests that the path holds
+    /// without a queue. Continues with `window`.
     fn drain(&mut self, filled: f64, window: f64) {
         let least = DECREASE_MAX * self.window;
         let drained = (DRAIN_FACTOR * filled).clamp(least, self.window.max(least));
@@ -259,8 +264,8 @@ impl Weir {
         self.round_end = sample.next_order;
     }
 
-    /// Answers to the present window begin. The earlier ones still belonged to the last window;
-    /// they complete the record of the decrease that ended it.
+    /// Answers to the present window begin. The earlier ones belong to the last window. They show
+    /// how long the queue was when it was cut.
     fn end_settling(&mut self, sample: &Sample) {
         self.settling = None;
         if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_partial_round())
@@ -279,9 +284,11 @@ impl Weir {
         let Some(trips) = self.sources.end_round() else { return };
         let tally = self.stats;
         let rate = match self.phase {
-            // In a drain a few answers are enough: only the delay matters.
+            // In a drain only the delay matters, so a few answers are enough. Too few to measure a
+            // rate: it is that of the window to continue with.
             Phase::Drain { window } => window / trips.base_ns,
-            // The first answers of all arrive at once, so the round trip bounds the rate.
+            // The first answers arrive in a burst. Dividing by no less than the round trip keeps
+            // them from showing too high a rate.
             _ => f64::from(tally.answers) / (elapsed_ns as f64).max(trips.rtt_ns),
         };
         self.interest_bits = 8.0 * tally.bytes as f64 / f64::from(tally.answers);
@@ -305,6 +312,7 @@ impl Weir {
         match &mut self.phase {
             Phase::Drain { window } => {
                 let window = *window;
+                // If the cut did not help, that call has already chosen the next phase.
                 if !self.cut_was_ineffective(round) {
                     self.enter_phase(Phase::Steady, window);
                 }
@@ -333,7 +341,7 @@ impl Weir {
             }
             return;
         }
-        // Two estimates of how much the path holds without a queue. The smaller one is safe.
+        // What the path holds without a queue, estimated in two ways. The smaller one is safe.
         let filled = (rate * trips.base_ns).min(self.window - queue);
         let delay_ratio = trips.queueing_ns / trips.base_ns;
         let is_deep = delay_ratio > 1.0 / DEEPEST_DIVISOR
@@ -348,13 +356,14 @@ impl Weir {
         }
     }
 
-    /// A queue of this length overflows somewhere: limits it to half, and sends only as much as the
-    /// path holds.
+    /// A queue of this length overflows somewhere. Limits the queue to half of that, and the window
+    /// to what the path holds.
     fn on_lossy_round(&mut self, round: &Round) {
         if round.queue >= 1.0 {
             self.queue_max = round.queue * LOSS_QUEUE_FACTOR;
         }
         match self.phase {
+            // The drain has already cut the window, so the losses do not cut it again.
             Phase::Drain { window } => self.enter_phase(Phase::Steady, window),
             _ => {
                 let filled = round.rate * round.trips.base_ns;
@@ -364,6 +373,7 @@ impl Weir {
     }
 
     fn on_marked_round(&mut self, round: &Round) {
+        // In proportion to the share of marked packets (as DCTCP).
         let mut decrease = self.stats.marked_packets as f64 / self.stats.packets as f64 / 2.0;
         if self.stats.has_signal {
             self.queue_max = (round.queue * LOSS_QUEUE_FACTOR).max(1.0);
@@ -381,9 +391,9 @@ impl Weir {
         self.drain(filled, filled + target);
     }
 
-    /// Whether more was lost than links lose: more than three standard deviations above 2 %.
+    /// Whether more was lost than links lose: three standard deviations above 2 % of the answers.
     fn has_excess_loss(&mut self, lost: u64) -> bool {
-        // Losses of Interests sent before the last decrease are found for a round trip and longer.
+        // For a round or two after a change, losses of Interests sent before it are still found.
         if self.rounds_since_change < 2 {
             (self.answers_since_check, self.lost_at_check) = (0, lost);
         }
@@ -399,15 +409,15 @@ impl Weir {
         is_losing
     }
 
-    /// Whether the queue remains after a round without Interests of this flow in it. If so, takes
-    /// the consequence: a longer path, or competition.
+    /// Whether the queue remains although this flow has drained its own Interests from it. If so,
+    /// decides why: the path has become longer, or other flows fill the queue. While undecided, the
+    /// drain continues.
     fn cut_was_ineffective(&mut self, round: &Round) -> bool {
         let Some(cut) = &mut self.cut else { return false };
         let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
-        // A small queue may belong to other `weir` flows, but only while it is short compared with
-        // the round trip. A flow that others have almost displaced has a small share of a long
-        // queue.
+        // A small share of the queue is normal next to other `weir` flows, as long as the delay is
+        // short too. With a long delay it means that other flows have almost displaced this one.
         let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_DIVISOR;
         if is_small || queueing_ns <= CUT_LEAVES_MAX * cut.queueing_ns {
             return false;
@@ -417,8 +427,8 @@ impl Weir {
         cut.ineffective_rounds += 1;
         let cut = *cut;
         if is_steady && !cut.is_slow && self.rounds >= self.no_rebase_until {
-            // The path is longer. Its bottleneck is the same as far as is known, so the old rate
-            // needs a larger window.
+            // The path is longer. Its bottleneck is probably the same, so the old rate needs a
+            // larger window.
             self.cut = None;
             self.no_rebase_until = self.rounds + COMPETE_ROUNDS;
             self.sources.rebase();
@@ -449,7 +459,7 @@ impl Weir {
             cubic.on_congestion(now, Congestion::Mark);
         }
         if self.rounds >= *until {
-            // Are the others still there?
+            // A drain shows whether the other flows are still there.
             let filled = self.window - round.queue;
             self.cut = Some(QueueCut::new(self.window, round.rate, round.trips.queueing_ns, true));
             self.drain(filled, filled + round.target);
@@ -468,7 +478,7 @@ impl Weir {
         self.empty_rounds += 1;
         match self.empty_rounds {
             1 => self.set_window(self.window + (self.window / STEP_DIVISOR).max(target)),
-            // What arrives now was requested before that step.
+            // The answers of this round were requested before that step.
             2 => {}
             // The path has become faster: start up again.
             _ => self.phase = Phase::Startup { rate, full_rounds: 0 },
@@ -532,7 +542,7 @@ impl Weir {
     /// Uses the delay of an answer, or its evidence about the rate.
     fn observe(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
-            // Rates and rounds are divided by it, and a clock may stand still.
+            // At least 1, because later steps divide by it: a coarse clock may measure 0.
             self.sources.add(sample.sent_order, rtt_ns.max(1) as f64, sample.packets)
         });
         match &mut self.phase {
@@ -544,7 +554,7 @@ impl Weir {
                 self.set_window((self.window + 1.0).min(2.0 * self.round_window));
             }
             Phase::Measure { .. } if !self.sources.has_late_source() => {
-                // The delay was a burst.
+                // The delay has passed, so it was only a burst.
                 self.phase = Phase::Startup { rate: 0.0, full_rounds: 0 };
             }
             Phase::Measure { began, answers, packets } => {
@@ -573,8 +583,8 @@ impl CongestionControl for Weir {
     fn on_data(&mut self, sample: &Sample) {
         (self.answered_at, self.next_order) = (sample.now, sample.next_order);
         self.answers_since_check += 1;
-        // Near sources answer before the Interests that were sent under the old window are
-        // answered.
+        // Near sources answer while far ones still answer Interests sent under the old window. So
+        // the slowest round trip must pass, too.
         if let Some((order, since)) = self.settling
             && sample.sent_order >= order
             && sample.now.ns_since(since) >= self.sources.slowest_ns()
@@ -590,6 +600,7 @@ impl CongestionControl for Weir {
         self.stats.was_window_limited |= sample.window_limited;
         self.observe(sample);
         let elapsed_ns = sample.now.ns_since(began);
+        // A drain may end early: with a single source, a few answers show the delay.
         let is_round = sample.sent_order >= self.round_end
             && elapsed_ns >= self.sources.slowest_ns()
             || matches!(self.phase, Phase::Drain { .. })
@@ -601,7 +612,8 @@ impl CongestionControl for Weir {
         }
     }
 
-    /// Losses and marks are counted in the samples. A router that sends a Nack has no room at all.
+    /// Losses and marks are counted in the samples, so only a Nack acts at once: the router has no
+    /// room at all.
     fn on_congestion(&mut self, now: Instant, cause: Congestion) {
         if let Phase::Compete { cubic, .. } = &mut self.phase {
             cubic.on_congestion(now, cause);
@@ -610,7 +622,8 @@ impl CongestionControl for Weir {
         }
     }
 
-    /// A timeout counts as a loss, unless nothing else arrived either.
+    /// While other answers arrive, a timeout is one more loss, which the samples count. If none has
+    /// arrived for a round trip, the window shrinks at once.
     fn on_timeout(&mut self, now: Instant) {
         if now.ns_since(self.answered_at) > self.sources.slowest_ns() {
             self.decrease_window(LOSS_FACTOR);

@@ -263,7 +263,7 @@ impl Holes {
             if verify.can_check(layout, packet) {
                 return from;
             }
-            // Everything below the missing part must wait for it, so all of that is skipped at once.
+            // Everything below the missing part must wait for it, and is skipped at once.
             let lister = layout.listing_part(packet).and_then(|lister| layout.end_of_part(lister));
             from = lister.unwrap_or(from).max(from + 1);
         }

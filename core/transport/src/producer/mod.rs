@@ -1,8 +1,8 @@
-//! The producer: takes Interests and returns Data; reads in between are operations of the driver.
+//! The producer: takes Interests and returns Data. The driver carries out the reads in between.
 //!
 //! [`Producer`] owns and calls four components. `Buffer` stores Data that was put or read.
-//! `WaitingTable` has Interests for data that does not exist yet, and `DiskReads` those whose
-//! answer is on the disk. `Absence` signs answers that a name does not exist.
+//! `WaitingTable` holds Interests for data that does not exist yet. `DiskReads` holds Interests
+//! whose answer is on the disk. `Absence` signs answers that a name does not exist.
 
 mod absence;
 mod buffer;
@@ -36,8 +36,7 @@ pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
 pub use self::template::{Frame, SegmentTemplate};
 
-/// Upper bound of the wait of an Interest for a segment that will be made. Its lifetime may be
-/// longer.
+/// How long an Interest may wait for a segment that will be made, even if its lifetime is longer.
 const SEGMENT_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
 
 /// Answers Interests from its [`Source`], from its output buffer, or, for waiting Interests, when
@@ -211,7 +210,7 @@ impl<S: Source> Producer<S> {
         if let Lookup::Hit(hit) = found {
             return send(&mut self.stats, &pending, hit.packet, out);
         }
-        // The Interest must be stored now, because it waits for the disk or the source.
+        // The Interest waits for the disk or the source, so its packet must be kept.
         let pending = PendingInterest { interest: packet.clone(), ..pending };
         let Lookup::OnDisk(found) = found else {
             return self.answer_from_source(now, &interest, pending, out);
@@ -266,7 +265,8 @@ impl<S: Source> Producer<S> {
         }
         let packet = pending.interest.clone();
         let interest = InterestView::decode(&packet).expect("decoded on arrival");
-        // It may have been published again meanwhile. A disk that has failed is not asked twice.
+        // The Data may have been published again during the read. If it is on the disk, the disk is
+        // not read a second time.
         match self.buffer.find(now, &interest) {
             Lookup::Hit(hit) => send(&mut self.stats, &pending, hit.packet, out),
             Lookup::OnDisk(_) => {
@@ -289,8 +289,8 @@ impl<S: Source> Producer<S> {
         match self.source.find(interest) {
             Answer::Packet(data) => send(&mut self.stats, &pending, data, out),
             Answer::Segment { object, segment } => self.read(object, segment, pending, out),
-            // The source will make it, so the application is not notified. The copy releases the
-            // block that the Interest was received into.
+            // The source will make the segment, so the application is not notified. The Interest is
+            // copied, because its packet would keep a whole receive block in memory.
             Answer::WhenMade => {
                 let until = until(SEGMENT_WAIT_NS_MAX);
                 let interest_copy = self.buffer.copy(&pending.interest);
@@ -298,7 +298,7 @@ impl<S: Source> Producer<S> {
                     PendingInterest { interest: interest_copy, awaits_segment: true, ..pending };
                 self.wait(interest, until, pending, out);
             }
-            // It may be published soon: the Interest waits, and the application is notified.
+            // The application is notified and may publish the Data, so the Interest waits.
             Answer::NotFound if self.config.wait_max_ns > 0 => {
                 let until = until(self.config.wait_max_ns);
                 let pending =
@@ -307,7 +307,7 @@ impl<S: Source> Producer<S> {
             }
             Answer::NotFound => {
                 self.stats.unknown += 1;
-                // A signed Nack for a shorter name would also answer for existing names below it.
+                // With longer names below this one, a signed Nack would wrongly deny them, too.
                 let answer = match self.source.has_below(interest.name) {
                     true => None,
                     false => self.absence.sign_answer(now, interest),
@@ -378,7 +378,7 @@ impl<S: Source> Producer<S> {
         });
     }
 
-    /// Refuses all waiting Interests, also those that wait for the disk.
+    /// Refuses all waiting Interests, including those that wait for the disk.
     fn refuse_all(&mut self, out: &mut ProducerOutbox) {
         let unanswered = self.config.on_miss;
         let mut askers = self.disk_reads.take_all();
@@ -389,7 +389,7 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    /// Looks up waiting Interests for names near `prefix` again.
+    /// Repeats the lookup of waiting Interests that data below `prefix` may answer.
     fn answer_published(&mut self, prefix: &Name, out: &mut ProducerOutbox) {
         let (waiting, source) = (&mut self.waiting, &mut self.source);
         for (pending, answer) in waiting.take_answerable(prefix.as_view(), source) {

@@ -1,4 +1,4 @@
-//! One download: a consumer, and the destination of its segments. The module above has an overview.
+//! One download: a consumer, and the destination of its segments. `fetch/mod.rs` has an overview.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -178,7 +178,8 @@ impl Download {
         self.consumer.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
     }
 
-    /// How many segments it must be granted, from when the object is known until they are granted.
+    /// How many segments must be granted to it. `None` before the object is known, and once they
+    /// are granted.
     pub(crate) fn needed_segments(&self) -> Option<u32> {
         let object = self.object.as_ref().filter(|_| self.granted_segments.is_none())?;
         let last = object.found.metadata.last_segment.unwrap_or(u64::MAX);
@@ -212,6 +213,8 @@ impl Download {
 
     fn try_advance(&mut self, services: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         loop {
+            // Bad verdicts take a detour: the consumer requests a packet again only after local
+            // routers have erased the bad copy.
             if !self.bad_packets.verdicts.is_empty() {
                 let VerifiedBatch { verdicts, bad_names: false_copies } =
                     std::mem::take(&mut self.bad_packets);
@@ -250,8 +253,8 @@ impl Download {
             by_path.packets += 1;
             by_path.octets += data.content.len() as u64;
             let PacketId::Segment(segment) = op.id else {
-                // Manifest parts must not wait for the segment size, because the first segment
-                // waits for them.
+                // While the segment size is unknown, no batch is submitted. Manifest parts are
+                // verified here then, because the segment that shows the size needs them.
                 if self.object.as_ref().is_none_or(ObjectState::is_ready) {
                     self.verify_batch.push(op);
                 } else {
@@ -280,7 +283,8 @@ impl Download {
                 pool.submit(PoolTask::Verify { serial, ops, file });
             }
         }
-        // Without an object these are the metadata.
+        // The incomplete last batch goes too: nothing waits for more segments. Before the object is
+        // known, the batch holds its metadata.
         let is_ready = self.object.as_ref().is_none_or(ObjectState::is_ready);
         if is_ready && !self.verify_batch.is_empty() {
             let (serial, file) = (self.serial, self.object.as_ref().and_then(ObjectState::file));
@@ -465,7 +469,7 @@ impl Download {
         self.consumer.stats().content_octets
     }
 
-    /// Ends it: its result, and the work that remains for the durability thread.
+    /// Ends it. Returns its result, and the work that remains for the durability thread.
     pub(crate) fn close(
         mut self,
         now: Instant,
@@ -487,7 +491,7 @@ impl Download {
         };
         if let Some(error) = self.error {
             let have = self.consumer.received().clone();
-            // An earlier attempt's files stay unchanged if nothing was added.
+            // If an earlier attempt left segments and none is there now, its files stay unchanged.
             let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
             let task = DurabilityTask::Cancel { serial, output, writer, have };
             return (Err(error), (is_touched && is_kept).then_some(task));
@@ -536,7 +540,8 @@ impl ObjectState {
     }
 }
 
-/// The size of all segments but the last, as shown by any of those, or by a sole segment.
+/// The size of all segments but the last, if this segment shows it. The last one does not, unless
+/// it is the only one.
 fn stated_size(segment: u64, data: &DataView<'_>) -> Option<u64> {
     let last = data.final_block_id().and_then(|component| component.as_segment());
     let shows = last != Some(segment) || segment == 0;

@@ -150,7 +150,7 @@ impl<'a> Downloads<'a> {
         drop(events);
         let error = self.error.take().or(result.err().map(DownloadError::from));
         let Some(error) = error else { return Ok(()) };
-        // A connection that ends after the last packet has lost nothing.
+        // Downloads that have received everything still succeed: `fail` does not change them.
         for serial in self.serials() {
             self.fail(serial, DownloadError::Stopped);
             self.update_wait(client, serial);
@@ -216,6 +216,8 @@ impl<'a> Downloads<'a> {
             self.active.get_mut(&serial).expect("the download is active").wakeup = None;
             self.enqueue(serial);
         }
+        // Downloads that end make room for others, which may end at once. Repeats until no download
+        // is left to run.
         loop {
             while let Some(serial) = self.run_queue.pop_front() {
                 self.run_download(client, serial);
@@ -261,6 +263,7 @@ impl<'a> Downloads<'a> {
 
     /// Starts downloads while there is room.
     fn admit(&mut self, client: &mut Client) {
+        // The host may have new objects since the last call.
         self.is_exhausted = false;
         while !self.is_exhausted
             && self.error.is_none()
@@ -281,6 +284,7 @@ impl<'a> Downloads<'a> {
             let Some(active) = self.active.get_mut(&serial) else { continue };
             let Some(units) = active.download.needed_segments() else { continue };
             let total = self.granted_segments + u64::from(units);
+            // An object larger than the whole budget runs when no other holds segments.
             if self.granted_segments == 0 || total <= self.options.segments_max {
                 self.granted_segments = total;
                 active.download.open(units, &self.pool);

@@ -61,8 +61,8 @@ struct TaskResult {
     renamed: Option<Box<dyn Output>>,
 }
 
-/// Files that became complete while others were being synced are synced together, which costs
-/// little more than one alone. A file is reported when its name is durable.
+/// Syncs together all files that became complete during the last sync. This costs little more than
+/// syncing one. A file is reported when its name is durable.
 fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
     while let Ok(first) = tasks.recv() {
         let group: Vec<DurabilityTask> = std::iter::once(first).chain(tasks.try_iter()).collect();
@@ -80,7 +80,7 @@ fn run(tasks: &Receiver<DurabilityTask>, reporter: &Reporter) {
 fn run_task(task: DurabilityTask, is_synced: bool) -> TaskResult {
     let report = match task {
         DurabilityTask::Save { serial, mut output, have } => {
-            // What is not saved is only fetched again after an interruption.
+            // Without the saved state, an interrupted download only fetches the segments again.
             let _ = output.save(&have);
             PoolReport::Saved { serial, output }
         }
@@ -92,7 +92,7 @@ fn run_task(task: DurabilityTask, is_synced: bool) -> TaskResult {
             return TaskResult { report: PoolReport::Finished { serial, result }, renamed };
         }
         DurabilityTask::Cancel { serial, mut output, writer, have } => {
-            // The error that ended the download explains more.
+            // The error that ended the download is reported, and explains more than this one.
             let _ = writer.map_or(Ok(()), StreamWriter::finish);
             if have.is_empty() {
                 output.abandon();

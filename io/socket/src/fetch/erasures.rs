@@ -1,8 +1,8 @@
 //! Erases packets that failed verification from the routers of this host.
 //!
 //! A local router may have such a packet in its store, and continue to use the neighbour that sent
-//! it. The next Interest must not get the same packet again. So the verdicts wait for the router's
-//! answer; nothing else waits.
+//! it. The next Interest must not get the same packet again. So the consumer gets the verdicts only
+//! after the router's answer. Nothing else waits for it.
 
 use weir_base::{Instant, NS_PER_S, Packet};
 use weir_client::Client;
@@ -24,7 +24,7 @@ struct Erasure {
 #[derive(Default)]
 pub(crate) struct Erasures {
     open: Vec<Erasure>,
-    /// Routers that cannot erase packets by full name. They are not asked again.
+    /// Routers that cannot erase packets by full name, or did not answer. They get no more commands.
     unsupported_paths: Vec<PathId>,
 }
 
@@ -91,7 +91,7 @@ impl Erasures {
         let is_over =
             |erasure: &mut Erasure| erasure.commands.is_empty() || erasure.deadline <= now;
         for erasure in self.open.extract_if(.., is_over) {
-            // A router that does not answer is not asked again.
+            // A router that does not answer gets no more commands.
             erasure
                 .commands
                 .iter()

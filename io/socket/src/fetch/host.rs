@@ -19,8 +19,8 @@ pub struct DownloadId(pub u64);
 
 /// What downloads require from their owner.
 pub trait DownloadHost {
-    /// The next object to fetch concurrently; `None` if there is none at present. Called when there
-    /// is room for a download, and when another has ended.
+    /// The next object to fetch; `None` if there is none at present. Called when there is room for
+    /// another download, and again when a download has ended.
     fn next(&mut self) -> Option<(DownloadId, Target)>;
 
     /// The configuration of a download, if it differs from the options.
@@ -78,7 +78,7 @@ pub trait DownloadHost {
     }
 }
 
-/// What is known of an object before its segments arrive; not verified.
+/// What is known about an object before its segments arrive. It is not verified.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// Its metadata, or only its name.

@@ -63,7 +63,7 @@ impl CertificateLookups {
         inputs.push(ConsumerInput::Key { key, verifier });
     }
 
-    /// Sends Interests that are due on one of `paths`, and decides where a certificate cannot be
+    /// Sends Interests that are due on one of `paths`. Decides without a certificate that cannot be
     /// found.
     pub(crate) fn poll(
         &mut self,

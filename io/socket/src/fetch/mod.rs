@@ -16,9 +16,9 @@
 //! 2. **Admit.** The download waits until its segments fit into the budget that all downloads share
 //!    (`DownloadOptions::segments_max`). A larger object waits for others to end. One download
 //!    always runs.
-//! 3. **Open.** A pool thread opens the output. A part file with a state file of the same version
-//!    resumes: its segments are read and compared with their checksums. Only intact ones count, and
-//!    the consumer does not request them.
+//! 3. **Open.** A pool thread opens the output. If there is a part file with a state file of the
+//!    same version, the download resumes. The thread reads the stored segments and compares them
+//!    with their checksums. The consumer does not request the intact ones.
 //! 4. **Reassemble.** Segments arrive in any order. The network thread collects them in batches of
 //!    32 and gives each batch to the pool. A pool thread verifies the batch and writes each good
 //!    segment at `segment * segment_size`. So nothing waits for order, and a slow disk or signature
@@ -34,10 +34,10 @@
 //! The size of segments decides the offsets. If the metadata do not state it, the network thread
 //! verifies one segment itself and takes its size; until then all others wait.
 //!
-//! Example: an object of 100 segments of 8000 bytes. 0 to 63 are stored, and the state file says
-//! so; then the process is killed. The next download reads these 64 segments. Segment 10 was
-//! damaged on disk, and its checksum differs: 37 segments are requested. If the producer has
-//! restarted and made another version of the same content (`ContentDigest`), the same happens.
+//! Example: an object has 100 segments of 8000 bytes. The process is killed when the state file
+//! lists segments 0 to 63. The next download reads these 64 segments. Segment 10 was damaged on
+//! disk, so its checksum differs, and 37 segments are requested. The same happens if the producer
+//! has restarted and made another version of the same content (`ContentDigest`).
 //!
 //! A download must never store a segment before it is verified, or list it in the state file before
 //! its data is synced. It must never leave an incomplete file under the final name.

@@ -19,8 +19,8 @@ pub trait Output: Send {
         false
     }
 
-    /// Called once, when the object is known; on another thread than the rest, unless the output
-    /// [is quick](Output::is_quick).
+    /// Opens the output. Called once, when the object is known. Unless the output
+    /// [is quick](Output::is_quick), a pool thread calls it.
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
 
     /// The file for segments, once their size is known.
@@ -36,8 +36,8 @@ pub trait Output: Send {
         Ok(())
     }
 
-    /// The last [`Output::save`] of a download that ends early. Nothing more will be stored, so it
-    /// may drop some segments to save the others.
+    /// The last [`Output::save`] of a download that ends early. No more segments will be stored, so
+    /// this may drop some of them to save the others.
     fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
         self.save(have)
     }
@@ -63,7 +63,7 @@ pub trait Output: Send {
     }
 }
 
-/// Takes packets without blocking. Its consumer has a thread of its own.
+/// Takes packets without blocking. Another thread consumes them.
 pub trait PacketReader: Send {
     /// Takes packets that follow those of earlier calls.
     fn take(&mut self, packets: &mut Vec<Delivery>);

@@ -108,7 +108,7 @@ impl RestoredMetadata {
     }
 }
 
-/// Called with the path of a file, the version whose segments are discarded, and their bytes.
+/// Arguments: the path of the target, the version whose segments are discarded, and their bytes.
 type DiscardedCallback = fn(&Path, &Name, u64);
 
 /// Space that a file system may need for a new file besides its content.
@@ -130,7 +130,8 @@ pub fn is_reserved_name(name: &[u8]) -> bool {
 /// The name of a part or state file for a download of `name`.
 fn companion_name(name: &OsStr, suffix: &str) -> OsString {
     let mut octets = vec![b'.'];
-    // Assumes the longest suffix for all, so that all names are made in the same way.
+    // The longest suffix decides for all: either all companion names contain `name`, or all contain
+    // its digest.
     if 1 + name.len() + STATE_SUFFIX.len() <= FILE_NAME_MAX {
         octets.extend_from_slice(name.as_bytes());
     } else {
@@ -285,12 +286,13 @@ impl PartFile {
                 }
             }
             let file = self.open_part()?;
-            // Another download of the same object may have finished just now.
+            // Between the check and the lock, another download may have finished the same object.
+            // If so, the check is repeated.
             if !self.skips_complete_target || self.find_target()? == self.target_at_start {
                 return Ok(Some(file));
             }
             if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-                // There is nothing to resume. If the target is complete now, no file remains.
+                // The part file is new or empty. Removes it, because a complete target needs none.
                 let _ = self.directory().remove(&self.part_name);
             }
         }
@@ -320,8 +322,9 @@ impl PartFile {
 
     /// Opens an existing part file or creates one. `None` if the caller must try again.
     ///
-    /// A single call for both would fail for another user's file in a directory like `/tmp`
-    /// (`fs.protected_regular`). This applies even to the superuser, who could remove the file.
+    /// One call with `O_CREAT` for both would fail for another user's file in a directory like
+    /// `/tmp` (`fs.protected_regular`), even for the superuser. So the file is opened first, and
+    /// created only if it is missing.
     fn try_open_part(&self) -> io::Result<Option<File>> {
         let directory = self.directory();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -340,8 +343,9 @@ impl PartFile {
             return Ok(None);
         }
         match directory.entry(&self.part_name)? {
-            // The caller reports the link.
+            // `open_part` reports the link.
             Some(Entry::Link) => Ok(None),
+            // Another user's file, which cannot be opened. If it can be removed, a new one is made.
             Some(Entry::File(stamp)) if stamp.owner != nix::unistd::geteuid().as_raw() => {
                 directory.remove(&self.part_name).map(|()| None)
             }
@@ -353,7 +357,7 @@ impl PartFile {
     fn lock_existing(&self, file: &File) -> Result<bool, OutputError> {
         let (directory, error) = (self.directory(), |source| self.error(source));
         self.lock(file)?;
-        // Another download may have finished and renamed it since it was opened.
+        // Between opening and locking, another download may have finished and renamed the file.
         if !directory.leads_to(&self.part_name, file).map_err(error)? {
             return Ok(false);
         }
@@ -430,6 +434,7 @@ impl PartFile {
             keep_owner_and_mode(file, stamp).map_err(error)?;
         }
         self.restore(file)?;
+        // Without a target, the rename itself checks that no other program has created one.
         let renamed = match (self.keeps_user_files, found) {
             (true, None) => directory.rename_new(&self.part_name, &self.name),
             _ => directory.rename(&self.part_name, &self.name),
@@ -438,8 +443,8 @@ impl PartFile {
             io::ErrorKind::AlreadyExists => OutputError::Exists { path: self.target.clone() },
             _ => OutputError::Io { path: self.target.clone(), source },
         })?;
-        // A process with write permission for the directory may have swapped the part file just
-        // before.
+        // Another process may have swapped the part file right before the rename. If so, the target
+        // is not the file that was verified.
         match directory.leads_to(&self.name, file).map_err(error)? {
             true => Ok(()),
             false => Err(replaced()),

@@ -87,7 +87,8 @@ impl FileSink {
         if written == wanted {
             return Ok(());
         }
-        // A full disk first causes a short write. Writing the rest then fails with the reason.
+        // A full disk first causes a short write without an error. Writing the rest returns the
+        // error.
         let rest: Vec<u8> =
             run.iter().flat_map(|piece| piece.iter().copied()).skip(written).collect();
         std::os::unix::fs::FileExt::write_all_at(&self.file, &rest, offset as u64 + written as u64)

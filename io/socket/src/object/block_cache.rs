@@ -28,7 +28,7 @@ const BLOCK_OVERHEAD_BYTES: usize = 256;
 const READS_MAX: usize = 16;
 /// Blocks read ahead of the last requested one, at most.
 const READ_AHEAD_MAX: u64 = 8;
-/// How long a read may wait for others. By then its requester has asked again or given up.
+/// How long a read may wait in the queue. After that, its consumer has retransmitted or failed.
 const WAIT_NS_MAX: u64 = 8 * NS_PER_S;
 /// Objects whose access pattern is tracked.
 const TRACKED_OBJECTS_MAX: usize = 1024;
@@ -204,7 +204,7 @@ impl BlockCache {
         if block >= layout.segment_blocks {
             return;
         }
-        // Losing the patterns only restarts read-ahead slowly.
+        // Without the patterns, read-ahead only starts slowly again, so all may be dropped at once.
         if self.access_patterns.len() >= TRACKED_OBJECTS_MAX
             && !self.access_patterns.contains_key(&number)
         {
@@ -213,7 +213,7 @@ impl BlockCache {
         let ahead = self.access_patterns.entry(number).or_default().read_ahead_range(block);
         for block in ahead.take_while(|&block| block < layout.segment_blocks) {
             let key = (number, block);
-            // Reading ahead must not delay reads that are waited for.
+            // All reads are in use. Read-ahead must not queue before reads that an Interest needs.
             if self.under_way >= READS_MAX {
                 return;
             }
@@ -243,6 +243,7 @@ impl BlockCache {
 
     /// The next finished read. The caller must use its packets before the next call.
     pub(crate) fn next_finished(&mut self, now: Instant) -> Option<FinishedRead> {
+        // A finished read has made room for one from the queue.
         if self.under_way < READS_MAX
             && let Some(queued) = self.queue.pop_front()
         {

@@ -25,7 +25,7 @@ impl OpenFiles {
     }
 
     /// Whether to keep the first version of a file of this size. Most files are never replaced, so
-    /// only copies are kept, and only in half of the room.
+    /// first versions are kept only as copies, and use at most half of the room.
     pub fn may_hold_first_version(&self, bytes: u64) -> bool {
         bytes <= COPY_BYTES_MAX && self.free_slots.load(Ordering::Relaxed) > self.max / 2
     }

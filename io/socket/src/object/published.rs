@@ -69,9 +69,9 @@ impl Published {
         Self(ObjectForm::Sealed(Box::new(object), content))
     }
 
-    /// Keeps its file open, or a copy of a small one, if there is room and the file is unchanged
-    /// since it was signed. Another file may then take its name, and a small one may be
-    /// overwritten.
+    /// Keeps the file open, or copies it if it is small. Does nothing without room, or if the file
+    /// has changed since it was signed. Afterwards another file may take its name, and a small file
+    /// may even be overwritten.
     #[must_use]
     pub fn with_open_file(mut self, files: &OpenFiles) -> Self {
         if let ObjectForm::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
@@ -124,7 +124,7 @@ impl Published {
         match &self.0 {
             ObjectForm::Sealed(object, _) => {
                 let mut pool = Pool::new(0);
-                // Of the full segments the last one has the longest name.
+                // The last full segment has the longest name of all full ones.
                 let full = self.segments().saturating_sub(2);
                 let (_, frame, _) = object.frame(full, &mut pool);
                 frame.len as u64

@@ -31,13 +31,13 @@ use crate::object::stored::ReadError;
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
-/// How often each open file is compared with the one that was signed.
+/// An open file serves segments for this long after it was last compared with the signed one.
 const CHECK_NS: u64 = NS_PER_S;
 /// Interests that wait for buckets.
 const READS_MAX: usize = 4096;
 /// How long an Interest waits for Data made on request.
 const MAKE_WAIT_NS_MAX: u64 = NS_PER_S;
-/// How often the open files are checked.
+/// How often all open files are compared, even if no Interest requests them.
 const CHECK_OPEN_FILES_NS: u64 = 200 * NS_PER_MS;
 
 /// Something that cannot be served, or can be served again.
@@ -158,7 +158,8 @@ impl Default for ObjectStore {
 impl ObjectStore {
     /// An empty store, which answers for added objects.
     pub fn new() -> Self {
-        // All objects are complete: no Interest waits and no Data is stored, so no name is hashed.
+        // All objects are complete, so no Interest waits and no Data is stored. The hash key of the
+        // tables is therefore never used.
         let config = ProducerConfig::new(HashKey::new([0, 0]));
         // Interests that wait for buckets keep the packet that they arrived in.
         Self::with_config(ProducerConfig { reads_max: READS_MAX, ..config }, None)
@@ -424,7 +425,8 @@ impl ObjectStore {
                 let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
                 matches!(object, Some(ObjectForm::Stored(stored)) if stored.number == number)
             };
-            // Meanwhile the object may have been removed and its number reused.
+            // During the read the object may have been removed and its number reused. Interests for
+            // the old one fail.
             let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
             self.inputs.extend(others.into_iter().map(|op| ProducerInput::ReadFailed { op }));
             match result {
@@ -442,11 +444,11 @@ impl ObjectStore {
         }
     }
 
-    /// A packet in a bucket cannot be read. If that concerns the whole bucket, it is reported once.
+    /// A packet in a bucket cannot be read. An unreachable bucket is reported once.
     fn on_read_failed(&mut self, op: &ReadOp, error: &BucketError) {
         let ObjectForm::Stored(stored) = &self.object(op.object).0 else { return };
         let ObjectLocation::Bucket(location) = &stored.location else { return };
-        // No packet of the bucket can be read now, so one report is enough for all its objects.
+        // An unreachable bucket concerns all its objects, so it is reported once.
         if let BucketError::Unreachable(_) = error {
             let bucket = location.bucket.location().to_string();
             self.unread += 1;
@@ -501,7 +503,7 @@ impl ObjectStore {
             return;
         };
         if self.replaced_versions.contains(id) {
-            // A newer version is served.
+            // A newer version has replaced it, so this is no problem to report.
             return;
         }
         self.report_problem(match reason {
@@ -590,7 +592,8 @@ impl ObjectStore {
         if self.object(id).held_file().is_some_and(|held| held.is_copy) {
             return Ok(());
         }
-        // Packets of a repository have checksums.
+        // Packets of a repository have checksums, so only files that were signed in place are
+        // compared.
         let object = &self.object(id).0;
         let ObjectForm::Sealed(_, Content::File { fingerprint, .. }) = object else {
             return Ok(());
@@ -649,9 +652,9 @@ impl Endpoint for ObjectStore {
     }
 }
 
-/// Answers Interests until `keep_going` returns false. It is called several times a second with the
-/// problems since the last call. Objects with a problem are refused from then on; the others are
-/// served.
+/// Answers Interests until `keep_going` returns false. The loop calls it several times a second,
+/// with the problems since the last call. A file that has changed is refused from then on. Other
+/// objects are still served.
 ///
 /// # Errors
 /// The router is unreachable. The caller may connect again and continue with the same store.
@@ -660,7 +663,8 @@ pub fn serve(
     store: &mut ObjectStore,
     keep_going: &mut dyn FnMut(Vec<ServeProblem>) -> bool,
 ) -> Result<(), ClientError> {
-    // At most one problem per file, so the channel is bounded.
+    // A problem is reported once per file or bucket, and `keep_going` drains them, so the channel
+    // needs no limit.
     let (problem_sender, problems) = unbounded();
     store.problem_sender = Some(problem_sender);
     // A new client has its own waker.

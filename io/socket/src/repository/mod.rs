@@ -211,15 +211,15 @@ impl Repository {
             false => (stored, other),
         };
         // Two versions mean that a process ended before it removed the earlier one. After a power
-        // failure a disk may have lost the content of the later one although it reported it as
-        // written.
+        // failure the content of the later one may be lost, even if the disk reported it as written.
+        // So both are read completely before one is removed.
         let is_preferable = self.storage.is_exclusive()
             && version(&earlier) != version(&later)
             && (later.is_damaged || !later.is_intact())
             && !earlier.is_damaged
             && earlier.is_intact();
         if is_preferable {
-            // The later version stays on the disk: only an intact version replaces another.
+            // The damaged later version also stays on the disk, until an intact version replaces it.
             self.objects.insert(name, earlier);
             return 1;
         }
@@ -232,7 +232,7 @@ impl Repository {
     fn remove_pending(&mut self) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         if self.second_writer.is_some() {
-            // Removing is the owner's task.
+            // Only the owner of the repository removes objects.
             return result;
         }
         for location in std::mem::take(&mut self.to_remove) {
@@ -287,7 +287,7 @@ impl Repository {
                 Ok(all) => packets.intact.extend(all.into_iter().map(|one| (root.clone(), one))),
                 Err(error) => {
                     packets.unreadable.push((stored.location.path(), error.to_string()));
-                    // Putting it again writes it again.
+                    // So that `put_packet` writes the packet again.
                     stored.is_damaged = true;
                 }
             }
@@ -302,7 +302,7 @@ impl Repository {
         let mut top: Vec<Name> = Vec::new();
         for root in roots {
             let root = NameView::from_value(root).expect("it is a name's");
-            // In this order a prefix is directly followed by everything below it.
+            // In this order, all names below a prefix directly follow it.
             if top.last().is_none_or(|last| !last.as_view().is_prefix_of(root)) {
                 top.push(root.to_name());
             }
@@ -537,7 +537,8 @@ impl Repository {
 
     /// Replaces an object by another of its name.
     fn replace_version(&mut self, stored: &StoredObject) -> Result<(), RepositoryError> {
-        // A version with a chosen number may reuse a name whose removal has failed.
+        // With a version number chosen by the user, the new object may have the location of one that
+        // could not be removed.
         self.to_remove.retain(|location| !location.is_same_object(&stored.location));
         let name = stored.object().to_vec();
         let Some(old) = self.objects.insert(name, stored.clone()) else { return Ok(()) };
@@ -621,8 +622,8 @@ fn copy_segments(
     }
     if let Some((path, fingerprint, file)) = source {
         let now = Fingerprint::of(&file).map_err(|error| read_failure(path, error))?;
-        // A program that has mapped the file can change it without a trace in its times. Packets
-        // stored from such content would never verify.
+        // A program that has mapped the file can change its content without changing its times. So
+        // the digest is compared too: packets with other content would never verify.
         if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
             return Err(WriteFailure::Publish(PublishError::Changed { path: path.clone() }));
         }

@@ -107,8 +107,8 @@ impl Inbox {
     }
 
     fn notify_download(&self) {
-        // One notification per wake-up is enough. The network thread also asks when it has just
-        // been attached.
+        // One notification per wake-up is enough. The network thread also checks right after it is
+        // attached.
         if !self.is_notified.swap(true, Ordering::AcqRel)
             && let Some(notifier) = self.notifier.get()
         {
@@ -184,8 +184,8 @@ impl PacketReader for InboxWriter {
         let capacity = self.0.capacity as usize;
         self.0.change(|state| {
             for mut delivery in packets.drain(..).filter(|_| !state.is_abandoned) {
-                // Packets share the block that they were received into with others. A slow reader
-                // must not keep the whole block in memory, so they are copied.
+                // A packet shares its receive block with others. It is copied, because a slow reader
+                // would keep the whole block in memory.
                 let packet = &delivery.packet;
                 if state.packets.len() > capacity / 4 && packet.block_bytes() > 2 * packet.len() {
                     delivery.packet = Packet::from(&packet[..]);

@@ -165,8 +165,9 @@ impl Producer {
     /// As [`Producer::bind_with`], for callers that may cancel. Waits only for the connection,
     /// unless that [exists](Session::connect_producers).
     ///
-    /// # Errors As [`Producer::bind`]. The [`Binder`] reports refused prefixes, and why there can
-    /// be no `disk`.
+    /// # Errors
+    /// As [`Producer::bind`]. The [`Binder`] reports refused prefixes, and why a `disk` cannot be
+    /// created.
     pub fn begin_bind(
         session: &Session,
         prefix: Name,

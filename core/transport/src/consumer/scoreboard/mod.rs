@@ -338,8 +338,8 @@ impl Scoreboard {
             let chunk_segments = self.config.chunk_segments.max(1);
             let next = match resend {
                 Some(_) => SendKind::Resend,
-                // Room limits the choice of path only for an in-order reader: a chunk on a slow path
-                // blocks its buffer.
+                // Room limits the choice of path only for an in-order reader: a chunk on a slow
+                // path blocks its buffer.
                 None if room > 0 && !self.is_in_order => SendKind::New { room_chunks: u32::MAX },
                 None => SendKind::New { room_chunks: room.div_ceil(chunk_segments) },
             };

@@ -234,8 +234,7 @@ impl Transfer {
         self.scoreboard.on_answer(index, answer) || self.on_late_answer(index, answer)
     }
 
-    /// Takes the number of the last segment from a received one. The first statement counts until
-    /// a verified one contradicts it.
+    /// Takes the number of the last segment from a received one, unless an earlier one stated it.
     pub(super) fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
         let Some(layout) = self.inventory.layout() else { return };
         let last = if layout.is_whole() {
@@ -369,8 +368,8 @@ impl Transfer {
         }
     }
 
-    /// Verified metadata state how far the object has grown. A reader that was too slow may continue
-    /// with the newest segment.
+    /// Verified metadata state how far the object has grown. A reader that was too slow may
+    /// continue with the newest segment.
     fn renewed(
         &mut self,
         now: Instant,

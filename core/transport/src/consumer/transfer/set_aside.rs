@@ -134,7 +134,7 @@ impl Transfer {
     fn skip_to_answered(&mut self, index: u64) {
         let next = self.scoreboard.outstanding().next_index();
         let to = self.prerequisite(index);
-        // The pass is already past the manifest part, so a round must fetch that.
+        // The pass requested a manifest part before `next` already.
         let to = if to < next { index } else { to };
         if to > next {
             self.skip(to);
@@ -188,8 +188,8 @@ impl Transfer {
         if holes.note_verified(segments, now) {
             self.shorten_tries();
         }
-        // 1. The current pass. It is stuck when the reader has no buffer and nothing is in flight: the
-        //    reader waits for a set-aside segment.
+        // 1. The current pass. It is stuck when the reader has no buffer and nothing is in flight:
+        //    the reader waits for a set-aside segment.
         let is_stuck = !has_room && self.scoreboard.outstanding().unanswered() == 0;
         let state = self.pass_state(now, is_stuck);
         let Some(holes) = &mut self.holes else { return false };
