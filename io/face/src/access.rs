@@ -72,7 +72,8 @@ fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
             return Ok(groups);
         }
         let error = io::Error::last_os_error();
-        // The kernel reports how many there are.
+        // ERANGE: the buffer is too small, and the kernel reports how many groups there are. A
+        // smaller count than the buffer's would make this loop endless.
         if error.raw_os_error() != Some(libc::ERANGE)
             || !(groups.len()..=GROUPS_MAX).contains(&count)
         {

@@ -91,6 +91,7 @@ pub(crate) fn with_io_slices<R>(
                 break;
             }
             batch.push(prefix, payload, staging);
+            // Only the oldest frame can have been sent in part.
             skip = 0;
         }
         let mut slices = [IoSlice::new(&[]); IO_SLICES_MAX];

@@ -195,7 +195,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs::remove_file(path).map_err(fail)
         }
-        // A socket that this user may not connect to is not known to be stale.
+        // A process may listen on a socket that this user may not connect to, so keep it.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(fail(error)),
         _ => Err(BindError::AddressInUse { path: path.to_owned() }),
     }

@@ -102,7 +102,7 @@ fn steer(socket: &Socket, is_ipv6: bool, count: usize) -> io::Result<()> {
         true => source_v6(),
         false => source_v4(),
     };
-    // A and X hold the address and the port.
+    // A and X hold the address and the port, in either order: the program adds them.
     program.extend([
         op(BPF_ALU | BPF_ADD | BPF_X, 0),
         op(BPF_ALU | BPF_MUL | BPF_K, FACTOR),

@@ -365,6 +365,7 @@ impl UdpPort {
             if link.is_egress_empty() {
                 break Ok(SendStatus::Drained);
             }
+            // A run needs frames of equal length, so pad them first.
             self.padding.plan(link.frames(), self.run_frame_max.min(link.config().codec.mtu));
             let mut plan = SendPlan::new();
             let frames = link.frames().enumerate().map(|(index, frame)| {

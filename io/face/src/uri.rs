@@ -216,6 +216,7 @@ impl FaceUri {
                 addresses.push(address);
             }
         }
+        // Alternate between the address families. Begin with the family that the system prefers.
         let is_first_ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
         let of_family =
             |is_ipv6| addresses.iter().copied().filter(move |address| address.is_ipv6() == is_ipv6);
@@ -277,6 +278,7 @@ impl FromStr for FaceUri {
                 None => None,
             };
             let address = address.filter(|address| ip.family.has(address.ip()));
+            // `udp` and `tcp` do not say which address family, so they are not canonical.
             let is_exact = !matches!(scheme, "udp" | "tcp");
             return address.filter(|_| is_exact).map(ip.make).ok_or_else(not_canonical);
         }

@@ -331,6 +331,7 @@ unsafe impl SpanSource for Arena {
 
     unsafe fn give_back(&self, span: NonNull<u8>, blocks: u32) {
         self.entry_bytes.fetch_sub(entry_bytes(blocks), Ordering::Relaxed);
+        // Decide while the span still counts as in use.
         let is_beyond = self.touched_bytes() > self.release_above_bytes.load(Ordering::Relaxed);
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         if is_beyond {

@@ -101,6 +101,7 @@ impl Face {
     pub(crate) fn note_blocked(&mut self, now: Instant) {
         self.is_socket_full = true;
         let out_bytes = self.link.counters().out_bytes;
+        // If the peer has read something since, the blocked time starts again.
         if self.blocked.is_none_or(|blocked| blocked.out_bytes != out_bytes) {
             self.blocked = Some(Blocked { since: now, out_bytes });
         }

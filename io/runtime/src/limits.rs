@@ -37,6 +37,7 @@ pub(crate) fn fit_to_limits(config: &mut RuntimeConfig, index_bytes_max: u64) ->
     let before = (config.store.capacity_bytes, config.memory_bytes_max);
     let left_bytes = left_after_index(limit.left_bytes, index_bytes_max);
     let (store_bytes, memory_bytes) = divide(left_bytes, before, memory_bytes_min(config.threads));
+    // A later change may let the store grow into everything that the other memory leaves.
     let (store_bytes_max, _) = divide(left_bytes, (u64::MAX, memory_bytes), memory_bytes);
     if (store_bytes, memory_bytes) == before {
         return store_bytes_max;
@@ -159,6 +160,8 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in mounts.lines() {
         let Some((place, kind)) = line.split_once(" - ") else { continue };
+        // The 4th and 5th fields are the mount's root within the hierarchy, and its path here.
+        // After the separator come type, source and options (proc(5)).
         let mut place = place.split(' ').skip(3);
         let (Some(root), Some(mount)) = (place.next(), place.next()) else { continue };
         let mut kind = kind.split(' ');

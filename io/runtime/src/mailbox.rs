@@ -15,8 +15,8 @@ use crate::snapshot::Snapshot;
 /// dropped.
 const INTERNAL_QUEUE_MAX: usize = 1024;
 
-/// Maximum number of misses of local applications that wait, and of remote misses. Two queues, so
-/// that remote misses cannot displace local ones. Further misses are dropped.
+/// Maximum number of waiting misses in each of two queues: one for local applications, one for
+/// remote hosts. So remote misses cannot displace local ones. Further misses are dropped.
 const MISS_QUEUE_MAX: usize = 1024;
 
 /// Sends messages to the control thread.

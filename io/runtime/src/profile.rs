@@ -53,7 +53,7 @@ impl Profiler {
         COUNT.store(0, Ordering::SeqCst);
         let profiler = Self(());
         let handler = SigHandler::SigAction(on_sample);
-        // Interrupted system calls are restarted.
+        // SA_RESTART: an interrupted system call continues instead of failing with EINTR.
         let action =
             SigAction::new(handler, SaFlags::SA_RESTART | SaFlags::SA_SIGINFO, SigSet::empty());
         // SAFETY: the handler only reads its context and updates atomic statics. Both are
@@ -67,6 +67,7 @@ impl Profiler {
     #[must_use]
     pub fn finish(self) -> Vec<FunctionSamples> {
         drop(self);
+        // `COUNT` includes samples that found no free slot.
         let count = COUNT.load(Ordering::SeqCst).min(SAMPLES_MAX);
         let mut places: HashMap<usize, u64> = HashMap::new();
         for sample in &SAMPLES[..count] {
@@ -88,7 +89,7 @@ impl Profiler {
 
 impl Drop for Profiler {
     fn drop(&mut self) {
-        // The handler stays installed. A pending signal would otherwise end the process.
+        // The handler stays installed: without it, a pending signal would end the process.
         let _ = set_timer(0);
         IS_RUNNING.store(false, Ordering::SeqCst);
     }

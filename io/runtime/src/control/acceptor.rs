@@ -56,7 +56,7 @@ impl Acceptor {
                 }
             }
         }
-        // Readiness is edge-triggered: the rest would raise no further event.
+        // Readiness is edge-triggered: connections that wait already raise no further event.
         self.try_again(now);
         sockets
     }

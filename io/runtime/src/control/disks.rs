@@ -86,7 +86,7 @@ impl OpenDisks {
             disks: geometries,
             store_id: self.set.store_id(),
             hash_key: self.set.hash_key(),
-            // A clock that was never set starts in 1970.
+            // A clock that was never set is near 1970: the difference could be negative.
             unix_ms_at_zero: unix_time_ms().saturating_sub(clock.now().as_ns() / NS_PER_MS),
             index_bytes_max: self.index_bytes_max(shard),
             write_backlog_bytes_max: self.write_backlog_bytes_max(store_bytes) / self.shards as u64,

@@ -30,8 +30,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Registers the handlers. A second stop signal has no additional effect: supervisors send two
-    /// in a row, and stopping takes milliseconds. SIGKILL ends the router at once.
+    /// Registers the handlers. A second stop signal matters only while the router writes memory to
+    /// its disks: it ends the final flush (`Disks::begin_stop`). SIGKILL ends the router at once.
     pub(super) fn register() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
@@ -48,7 +48,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Registers the flag before the pipe, so that the flag is set when the pipe wakes the thread.
+    /// Registers a flag and the pipe. Handlers run in this order, so the flag is set when the pipe
+    /// wakes the thread.
     fn add(&mut self, signal: i32, flag: Arc<AtomicBool>, pipe: &UnixStream) -> io::Result<()> {
         self.registered.push(flag::register(signal, flag)?);
         self.registered.push(low_level::pipe::register(signal, pipe.try_clone()?)?);

@@ -82,6 +82,8 @@ impl Workers {
         if self.count() < 2 {
             return;
         }
+        // Each thread drops its clone when it reaches the fence. After the last one, `recv_timeout`
+        // reports a disconnected channel, which means success.
         let (fence, passed) = mpsc::channel();
         self.send_all(|| ToWorker::Fence(fence.clone()));
         drop(fence);

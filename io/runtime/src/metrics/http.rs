@@ -132,7 +132,7 @@ impl Drop for HttpServer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // Their threads end when they notice.
+        // Each connection's thread ends by itself after its connection is closed.
         self.open.close_all();
     }
 }

@@ -74,6 +74,7 @@ impl Worker {
         let is_unread = frames_left.len() > 0 && self.faces.keep_unread(slot, frames_left.by_ref());
         drop(frames_left);
         self.buffers.frames = frames;
+        // `end` may be dropped: it is not `Closed`, and a later turn reads the socket again.
         if is_unread {
             return true;
         }

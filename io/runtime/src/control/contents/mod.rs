@@ -219,6 +219,7 @@ impl Contents {
     ) -> Option<ManagerInput> {
         let transaction = self.next_transaction;
         self.next_transaction += 1;
+        // One bit for each shard: there are at most 64 (`THREADS_MAX`).
         let mut waiting = 0;
         for shard in 0..self.workers.count() {
             if let Some(command) = command(transaction, usize::from(shard)) {

@@ -78,7 +78,7 @@ impl Sockets {
         self.ports.push(ports);
     }
 
-    /// All ports lack the same features.
+    /// Warns once for all ports, because all ports lack the same features.
     fn warn_missing_features(&self) {
         let ports = self.ports.iter().flatten();
         let lacking = ports.map(UdpPort::missing_features).max_by_key(|lacking| lacking.len());

@@ -69,6 +69,7 @@ impl Budget {
         faces.sort_unstable();
         let mut left_bytes = self.used_bytes;
         let is_needed = |&(_, _, bytes): &(Instant, u32, u64)| {
+            // Also release the face that crosses the target.
             let is_needed = left_bytes > self.target_bytes();
             left_bytes = left_bytes.saturating_sub(bytes);
             is_needed

@@ -96,8 +96,8 @@ impl Faces {
             self.timers.schedule(slot, at);
         }
         let status = match &mut face.socket {
-            // Another attempt would cost a system call for each batch that an unresponsive peer
-            // requests.
+            // The socket is still full. Another attempt would cost a system call for each batch
+            // that an unresponsive peer requests.
             FaceSocket::Own(_) if face.is_socket_full => SendStatus::WouldBlock,
             FaceSocket::Own(socket) => socket.send(&mut face.link).map_err(failed)?,
             &mut FaceSocket::Peer { port, path } => {
@@ -144,9 +144,11 @@ impl Faces {
                 return self.ports.note_failure(now, &error);
             }
         };
+        // Frames that wait or are not acknowledged must not keep large receive blocks in use.
         if is_blocked || face.link.is_reliable() {
             face.link.detach_frames(pool);
         }
+        // On a reliable link, sending has started retransmission timers.
         if face.link.is_reliable()
             && let Some(at) = face.link.next_wakeup()
         {
