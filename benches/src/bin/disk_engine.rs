@@ -134,7 +134,7 @@ impl Driver {
         loop {
             while begun - ended < u64::from(row.depth) && goes_on(begun, begin.elapsed()) {
                 self.submit(row);
-                // One by one, like fio.
+                // Start operations one by one, like fio.
                 self.ports.flush();
                 begun += 1;
             }
@@ -143,7 +143,7 @@ impl Driver {
             }
             self.ports.drain(&mut self.outcomes);
             if self.outcomes.is_empty() {
-                // Short operations are continued.
+                // `drain` may have queued the rest of an operation that ended early: start it.
                 self.ports.flush();
                 match self.poll.poll(&mut self.events, None) {
                     Err(error) if error.kind() != std::io::ErrorKind::Interrupted => bail!(error),

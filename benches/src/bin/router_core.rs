@@ -111,8 +111,8 @@ impl Bench {
     fn new(args: &Args) -> Self {
         let footprint = Pool::footprint(weir_benches::data(0, args.payload).len()) as u64;
         let store = StoreConfig {
-            // Capacity for the entries with their index, measured by a larger store without
-            // evictions.
+            // Capacity for all entries with their index, so that the store evicts nothing. The 320
+            // bytes were measured with a larger store.
             capacity_bytes: args.entries * (footprint + 320),
             ..StoreConfig::default()
         };
@@ -334,7 +334,7 @@ fn main() {
         (
             "hit_zipf_0.8",
             Box::new(|bench| {
-                // Ranks are spread over the names, because popular names are not neighbours.
+                // Spread the ranks over the names: in practice, popular names are not neighbours.
                 bench.hits(&args, |_| {
                     let rank = zipf.sample(&mut zipf_source) as u64 - 1;
                     rank.wrapping_mul(0x9E37_79B9) % args.entries

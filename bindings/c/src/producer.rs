@@ -119,6 +119,7 @@ impl BoundProducer {
         if delivered.is_err() {
             self.next = Some(request);
         } else {
+            // Keep only the latest requests: the application may never answer the others.
             if self.delivered.len() >= self.delivered_max {
                 self.delivered.pop_front();
             }

@@ -33,7 +33,7 @@ pub(crate) struct Binding {
     router: Option<String>,
     sign: String,
     options: ProducerOptions,
-    /// Locked only briefly, and never by a thread that waits for the GIL.
+    /// Locked only briefly. A thread that holds this lock never waits for the GIL.
     state: ProcessLocal<Mutex<BindingState>>,
 }
 
@@ -93,7 +93,7 @@ impl Binding {
             let mut place = lock(state);
             match &*place {
                 BindingState::Idle => *place = BindingState::Asked(Box::new(binder)),
-                // Closed meanwhile: drop the binder.
+                // Another thread has closed the binding: dropping the binder frees the prefix.
                 _ => return Err(SocketError::Closed),
             }
             Ok(())

@@ -48,7 +48,7 @@ struct Measured {
     idlest: f64,
     /// Mean fraction of time that consumers ran.
     consumers: f64,
-    /// Fraction of Interests without an answer.
+    /// Number of Interests that got a Nack or no answer.
     lost: f64,
 }
 
@@ -188,7 +188,7 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
     } else {
         let fill = || hosts.iter().try_for_each(|host| host.fill(condition));
         with_producers(&hosts, condition.payload, fill)?;
-        // The producers are gone, so only Data in the router are answered.
+        // The producers have stopped, so all answers come from the router's store.
         let measured = run(args, condition, &hosts)?;
         let asked = measured.data_per_s * args.seconds + measured.lost;
         ensure!(measured.lost <= asked * 0.01, "{} Data were not there", measured.lost);

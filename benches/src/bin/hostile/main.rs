@@ -495,7 +495,8 @@ fn pace(
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         let due = (begun.elapsed().as_secs_f64() * rate as f64) as u64;
-        // Packets that are too late are skipped.
+        // Send at most 10 ms' worth of packets before `stop` is checked. Skip packets that are more
+        // than 20 ms late.
         for _ in 0..(due.saturating_sub(number)).min(rate / 100 + 1) {
             act(number)?;
             number += 1;
