@@ -311,6 +311,7 @@ impl Router {
 
     /// Kills it without a shutdown.
     pub(super) fn crash(&mut self) -> Result<(), RealError> {
+        // The counters end with the process.
         self.earlier = self.sample()?;
         self.before = RouterSample::default();
         self.process.kill();

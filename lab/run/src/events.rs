@@ -28,8 +28,8 @@ pub enum EventFormat {
 /// The columns of both formats. A value that an event does not have is empty.
 ///
 /// - `at_ns`, `node` (its name), `event` (its kind)
-/// - `object`, `segment`: of Interests, Data and objects; the second is the link of a link sample,
-///   and the number of a fault
+/// - `object`, `segment`: of Interests, Data and objects; `segment` is also the link of a link
+/// sample, the path of a path sample, and the number of a fault
 /// - `value`: content bytes, reason of a Nack, 1 for repeated Interests, length of a queue or
 ///   window, bytes of a link, 1 where a fault begins
 /// - `elapsed_ns`: round-trip time, or time of a whole object
@@ -304,6 +304,7 @@ impl Columns {
 /// The present values, and for each row whether it has one.
 fn optional<T>(rows: &[Row], value: impl Fn(&Row) -> Option<T>) -> (Vec<T>, Vec<i16>) {
     let values: Vec<Option<T>> = rows.iter().map(value).collect();
+    // Parquet calls these definition levels: 0 for an absent value, 1 for a present one.
     let levels = values.iter().map(|value| i16::from(value.is_some())).collect();
     (values.into_iter().flatten().collect(), levels)
 }

@@ -218,6 +218,7 @@ impl Tree {
             let line = steps.iter().try_fold(node, |node, step| node.child(step));
             let line = line.map_or_else(|last| last.line, |node| node.line);
             let problem = error.inner();
+            // The message names an unknown key itself, so the path ends at its table.
             if let (Some(key), Some(Segment::Map { key: last })) = (&problem.key, steps.last())
                 && key == last
             {
@@ -349,6 +350,7 @@ impl ValueNode {
             let mut groups = EXCLUSIVE.iter().filter(|group| group.contains(&key));
             groups.any(|group| group.iter().any(|other| over.at(other).is_some()))
         };
+        // `none = true` means that the table is absent, so none of its keys stay.
         let is_none = self.at("none").is_some_and(|none| none.value == Value::Boolean(true));
         let mut merged: Vec<KeyEntry> = entries.clone();
         merged.retain(|entry| !is_none && (over.at(&entry.key).is_some() || !excluded(&entry.key)));

@@ -221,6 +221,7 @@ impl Experiment {
         match &node.value {
             Value::Table(entries) => {
                 let mut entries: Vec<_> = entries.iter().collect();
+                // The order of keys in the file does not matter.
                 entries.sort_by(|a, b| a.key.cmp(&b.key));
                 text.push('{');
                 for entry in entries {
@@ -236,6 +237,7 @@ impl Experiment {
                 text.push(']');
             }
             Value::Text(file) if ["file", "trace", "sizes_file"].contains(&key) => {
+                // The content of a file decides what is measured, not its name.
                 let content = self.folder.read(file).map_err(|message| ScenarioError {
                     file: self.file.to_string(),
                     line: Some(node.line),

@@ -161,6 +161,7 @@ impl LinkSettings {
             table.queue_packets.map_or(config.queue_packets_max, NonZeroU32::get);
         if let Some(products) = table.queue_bdp {
             config.queue_bytes_max = queue_bytes(products, config, self.mtu, table)?;
+            // A limit in bytes replaces the default limit in packets.
             config.queue_packets_max = table.queue_packets.map_or(u32::MAX, NonZeroU32::get);
         }
         if let Some(overhead) = table.overhead {

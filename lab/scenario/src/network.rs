@@ -97,6 +97,7 @@ impl<'a> Builder<'a> {
                 paths[node].clone_from(&path);
             }
         }
+        // Routers that share a machine or a disk must describe it alike.
         for (node, one) in settings.iter().enumerate() {
             for (other, two) in settings[..node].iter().enumerate() {
                 if let Some(key) = one.plan.conflict_with(&two.plan) {
@@ -148,6 +149,7 @@ impl<'a> Builder<'a> {
         }
         let (delays, costs): (Vec<u64>, Vec<Option<u32>>) =
             all.iter().map(|settings| (settings.config.delay_ns, settings.cost)).unzip();
+        // Routes are computed from the topology, so it needs the delays and costs of `[link]`.
         let edited = self.topology.edit_links(|index, link| {
             link.delay_ns = delays[index];
             link.cost = costs[index].unwrap_or(link.cost);

@@ -57,6 +57,7 @@ pub(crate) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
     builder.store_capacities()?;
     let faults = builder.faults(&file.fault, times)?;
     let lifetime_ms = consumers.iter().map(|group| group.lifetime_ms).max().unwrap_or(0);
+    // By default, the last Interests can expire, with a second to spare.
     let drain_ns = times.drain_ns.unwrap_or(lifetime_ms * 1_000_000 + 1_000_000_000);
     Ok(Prepared {
         plan: Plan {

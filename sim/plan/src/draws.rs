@@ -143,6 +143,7 @@ fn choose_on_disk(
         let count = producer.collection().object_count();
         objects.extend((0..count).map(|object| (index, object)));
     }
+    // 1. Objects named by ranges always count. A random choice of the others adds `filled_objects`.
     let is_named = |object: u64| {
         disk.filled_ranges.iter().any(|&(first, last)| (first..=last).contains(&object))
     };
@@ -156,12 +157,14 @@ fn choose_on_disk(
         let last = producers[&index].collection().shape(object).last_segment();
         chosen.extend((0..=last).map(|segment| (index, object, segment)));
     }
+    // 2. A share of all segments, without those of the objects above.
     if disk.filled > 0.0 {
         let objects: BTreeSet<(usize, u64)> = objects.into_iter().collect();
         let more = choose_segments(producers, disk.filled, rng);
         let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
         chosen.extend(more.into_iter().filter(is_new));
     }
+    // 3. If all consumers follow traces, no Interest ever asks for the other segments.
     if let Some(requested) = traced(plan) {
         chosen.retain(|&(_, object, segment)| requested.contains(&(object, segment)));
     }

@@ -130,6 +130,8 @@ fn grid(canvas: &mut Canvas, figure: &Figure, panels: &crate::Panels) -> (f64, f
             .iter()
             .map(|panel| FigureLayout::measure(panel, cell, cell * 0.58, Some(shared.is_none())))
             .collect();
+        // All panels of a row use the largest head, margin and foot, so that their plot areas
+        // align.
         let head = blocks.iter().map(FigureLayout::head_height).fold(0.0, f64::max);
         let left = blocks.iter().map(|block| block.left).fold(0.0, f64::max);
         let foot = blocks.iter().map(FigureLayout::foot_height).fold(0.0, f64::max);

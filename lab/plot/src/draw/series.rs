@@ -66,6 +66,7 @@ pub(super) fn draw(
         }
     }
     for (index, one) in all.iter().enumerate() {
+        // All bands come first, so that none hides a line.
         if one.interval == Interval::Band {
             canvas.open_clipped(frame.area);
             band(canvas, frame, figure, one, style::colour(index), notes);

@@ -75,8 +75,8 @@ fn list(of: &Value) -> Vec<u64> {
     of.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
 }
 
-/// Time after which no router in a line of this length has fresh metadata from before: each router
-/// receives them from the next one as if they were new.
+/// Time after which no router in a line of this length has fresh metadata from before. Each router
+/// starts a new freshness period when it receives them from the next one.
 fn stale_after(routers: usize) -> Duration {
     let fresh_ns = ProducerOptions::default().metadata_freshness.ns;
     Duration::from_nanos(fresh_ns.saturating_mul(routers as u64 + 1))

@@ -36,7 +36,7 @@ pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
     if batches.len() < BATCHES_MIN {
         return (0, false);
     }
-    // Sums run from the end, of differences from the last batch, so that they stay small.
+    // One pass from the end tries every cut. Differences from the last batch keep the sums small.
     let origin = batches[batches.len() - 1].1;
     let (mut sum, mut squares) = (0.0, 0.0);
     let (mut best, mut least) = (0, f64::INFINITY);
@@ -50,7 +50,7 @@ pub(super) fn start_ns(mut samples: Vec<(u64, f64)>) -> (u64, bool) {
             (best, least) = (at, error);
         }
     }
-    // The best cut is at the edge of the range, so later cuts would be better.
+    // A best cut at the edge of the range means that later cuts would be better still.
     let is_settled = best < batches.len() / 2 - batches.len() / 50;
     (if best == 0 { 0 } else { batches[best].0 }, is_settled)
 }

@@ -48,6 +48,7 @@ impl ConsumerShares {
             let half = bins.len() / 2;
             let wanted = CONVERGED * PERIODS as f64 * mean(&bins[half..]);
             let rest = bins.get(started..).unwrap_or_default();
+            // The first `PERIODS` bins in a row that reach the wanted rate on average.
             let near = rest.windows(PERIODS).position(|some| some.iter().sum::<f64>() >= wanted);
             near.map_or(rest.len(), |first| first + PERIODS)
         });

@@ -93,6 +93,8 @@ impl Scene<'_> {
             best.map_or(self.frame, |best| best.0)
         };
         let mut chosen: Vec<Rect> = labels.iter().map(cheapest).collect();
+        // Improve the choice in rounds: each label moves to its cheapest position, given all
+        // others.
         for _ in 0..6 {
             let mut changed = false;
             for (index, label) in labels.iter().enumerate() {

@@ -67,7 +67,7 @@ mod tests {
         assert!(router(&stats, &config).unwrap_err().contains("PIT"));
         stats.pit_entries = 0;
         stats.dead_nonces = 8;
-        assert!(router(&stats, &config).unwrap_err().contains("nonces"));
+        assert!(router(&stats, &config).unwrap_err().contains("nonce"));
     }
 
     #[test]

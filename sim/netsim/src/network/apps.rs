@@ -91,6 +91,7 @@ impl Apps {
             self.inputs.clear();
             return Ok(None);
         }
+        // Check before the call, because the application drains its inputs.
         let is_genuine = self.are_inputs_genuine();
         app.app.handle(timeline.now(), &mut self.inputs, &mut self.outbox);
         self.inputs.clear();

@@ -139,6 +139,7 @@ impl Processors {
             return;
         }
         processor.cores_free += 1;
+        // At the end of the queue, so that routers take turns packet by packet.
         if turn.has_more {
             processor.waiting.push_back(router);
         }

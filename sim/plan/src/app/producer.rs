@@ -1,4 +1,4 @@
-//! Producers: that of the transport, with content generated on request.
+//! The producer of the transport, with content that is generated on request.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,6 +61,7 @@ impl Producer {
         self.producer.handle(now, &mut self.inputs, &mut self.out);
         let ends = now.plus_ns(self.delay_ns);
         self.due.extend(self.out.reads.drain(..).map(|op| (ends, op)));
+        // Without a delay, this also answers the reads of this call.
         while let Some((_, op)) = self.due.pop_front_if(|(at, _)| *at <= now) {
             let data = self.segment(op.object.0, op.segment);
             self.inputs.push(ProducerInput::ReadDone { op, data });

@@ -88,6 +88,8 @@ impl ArrivalProcess {
             }
             ArrivalState::OnOff { rate_hz, on_ns, off_ns, count, burst } => {
                 let at_on_ns = next_at_rate(*rate_hz, count);
+                // An arrival after the end of this burst belongs to a later one, with a pause
+                // before each.
                 while at_on_ns >= burst.begins_on_ns + burst.len_ns {
                     burst.begins_on_ns += burst.len_ns;
                     burst.begins_ns += burst.len_ns + exponential(rng, *off_ns);

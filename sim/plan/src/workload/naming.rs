@@ -135,6 +135,7 @@ impl Naming {
         let rest = value.strip_prefix(self.stem.as_slice())?;
         let (digits, rest) = short_component(rest, tlv::GENERIC_NAME_COMPONENT)?;
         let (number, rest) = short_component(rest, tlv::SEGMENT_NAME_COMPONENT)?;
+        // A number in a longer encoding than necessary is a different name.
         let segment = tlv::nni(number).filter(|&it| tlv::nni_size(it) == number.len())?;
         let digest = match rest.len() {
             0 => None,
@@ -185,6 +186,7 @@ fn decimal(number: u64, out: &mut [u8; DIGITS_MAX]) -> &[u8] {
 fn eight_digits(number: u32) -> [u8; DIGITS_MIN] {
     let number = u64::from(number);
     let halves = (number / 10_000) | ((number % 10_000) << 32);
+    // `* 5243 >> 19` divides by 100 and `* 103 >> 10` by 10, both exactly for these ranges.
     let hundreds = ((halves * 5_243) >> 19) & 0x0000_007F_0000_007F;
     let pairs = hundreds | ((halves - hundreds * 100) << 16);
     let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;

@@ -135,6 +135,7 @@ impl Zipf {
             let area = self.area_last + rng.unit() * (self.area_first - self.area_last);
             let x = self.area_inverse(area);
             let rank = libm::floor(x + 0.5).clamp(1.0, self.ranks);
+            // The cheap test accepts most draws. The exact one evaluates two more functions.
             if rank - x <= self.near || area >= self.area(rank + 0.5) - self.weight(rank) {
                 return rank as u64 - 1;
             }

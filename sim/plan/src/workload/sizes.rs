@@ -59,7 +59,8 @@ struct LogNormal {
     sigma: f64,
     min: f64,
     max: f64,
-    /// Standardised bounds, mirrored if that moves them to the more precise tail.
+    /// The normal distribution function at the standardised bounds. Bounds are mirrored if that
+    /// moves them to the more precise lower tail.
     low: f64,
     high: f64,
     sign: f64,

@@ -56,6 +56,7 @@ pub(super) fn publish(spec: &RoleSpec) -> Result<(), RoleError> {
     let (begun, mut joining) = (Counts::of(&producer)?, 0);
     print_line(&json!({ "half": true }))?;
     loop {
+        // A line means that all late subscribers have joined. Until then, publishing continues.
         match lines.recv_timeout(feed.pause()) {
             Ok(_) => break,
             Err(RecvTimeoutError::Disconnected) => return Err(RoleError::Orphaned),

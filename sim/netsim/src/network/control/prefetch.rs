@@ -81,6 +81,7 @@ impl Prefetcher {
         self.ordered.push(order.clone());
         let failed = |error: WorkloadError| error.to_string();
         let collection = Collection::new(&self.plan.names).map_err(failed)?;
+        // The number of the object follows from the name of any of its segments.
         let mut name = order.object.clone();
         name.append_segment(order.first);
         let Some(asked) = collection.naming().parse(name.value()) else { return Ok(None) };

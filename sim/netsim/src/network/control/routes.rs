@@ -111,6 +111,8 @@ impl Routing {
             }));
             RouterSetting::NextHops(prefix.clone(), next_hops)
         };
+        // A prefix that is no longer in the configuration gets only the own routes of the router
+        // back.
         old.union(&new).map(setting).collect()
     }
 }

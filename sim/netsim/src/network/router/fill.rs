@@ -27,6 +27,7 @@ pub(super) fn fill_store(
         each(&packet);
         let shard = shards.shard_of(&LpHeader::default(), &packet);
         let router = shards.router_mut(shard);
+        // The first eviction shows that the store is full.
         if !router.preload(Instant::ZERO, &packet) || router.stats().store.evictions > 0 {
             break;
         }

@@ -81,6 +81,7 @@ impl ObjectLoop {
     }
 
     pub(super) fn packet(&mut self, core: &mut ConsumerCore, input: AppInput) {
+        // A single fetch checks the name itself.
         if let [(fetch, _)] = &mut self.fetches[..] {
             return fetch.push_packet(input);
         }
@@ -95,6 +96,7 @@ impl ObjectLoop {
         };
         let mut is_wanted = false;
         for (fetch, object) in &mut self.fetches {
+            // Several fetches may want the same object. Each gets a copy.
             if object.object == asked.object {
                 fetch.push_packet(input.clone());
                 is_wanted = true;
