@@ -17,6 +17,7 @@ impl Router {
             Command::AddFace { face, attributes } => tables.faces.insert(face, attributes),
             Command::RemoveFace { face } => {
                 tables.faces.remove(face);
+                // Entries that waited only for this face end in small steps, not all in this turn.
                 tables.closed_face_sweep.begin(self.now, tables.pit.slots());
             }
             Command::SetNextHops { prefix, next_hops } => self.set_next_hops(prefix, next_hops),
@@ -46,9 +47,9 @@ impl Router {
         }
     }
 
-    /// Erases everything under a prefix, or the one copy that an implicit digest names. A copy is
-    /// erased by its digest when it was found to be false. The next hop that sent it is then
-    /// distrusted.
+    /// Erases everything under a prefix, or the one copy that an implicit digest names. A consumer
+    /// erases a copy by its digest after it has found the copy to be false. The router then
+    /// distrusts the next hop that sent it.
     fn erase(&mut self, prefix: NameView<'_>, limit: usize) -> usize {
         let key = &self.tables.hash_key;
         let Some(digest) = prefix.last().filter(|last| last.is_implicit_digest()) else {

@@ -34,8 +34,8 @@ impl<'a> ReceivedPacket<'a> {
     }
 }
 
-/// Packets that are prefetched together: enough to hide memory latency, and few enough that their
-/// lines are still in the cache when they are used.
+/// Number of packets that are prefetched together. It is large enough to hide memory latency. It is
+/// small enough that their lines are still in the cache when they are used.
 pub(crate) const BATCH: usize = 32;
 
 /// A parsed and hashed packet of a batch.
@@ -54,7 +54,8 @@ pub(crate) enum QueueState {
     QueuedAndMarked,
 }
 
-/// An Interest that has passed the first stage of its path, with what the later stages need.
+/// An Interest that has passed the first stage of its path, with the results that later stages
+/// need.
 pub(crate) struct IncomingInterest<'a> {
     pub(crate) received: &'a ReceivedPacket<'a>,
     pub(crate) interest: &'a InterestView<'a>,
@@ -87,8 +88,8 @@ pub(crate) fn query_of<'a>(interest: &InterestView<'a>, hashes: &NameHashes) -> 
     }
 }
 
-/// The lifetime of an Interest in ns, capped at ten minutes. NFD allows ten days, for which a
-/// client that is long gone would use memory of the PIT.
+/// The lifetime of an Interest in ns, capped at ten minutes. NFD allows ten days. For that time, a
+/// client that has long stopped would use memory of the PIT.
 pub(crate) fn lifetime_ns(interest: &InterestView<'_>) -> u64 {
     const LIFETIME_MS_MAX: u64 = 10 * 60 * 1000;
     interest.lifetime_ms_or_default().min(LIFETIME_MS_MAX) * NS_PER_MS

@@ -12,15 +12,15 @@ use crate::shard::ShardMessage;
 use crate::store_commands::StoreCommand;
 use crate::strategy::Strategy;
 
-/// One input of a shard. Inputs come in batches. The result does not depend on how they are cut
-/// into batches.
+/// One input of a shard. Inputs arrive in batches. The result does not depend on the boundaries of
+/// the batches.
 #[derive(Debug)]
 pub enum Input {
     /// A whole network packet from a face. `weir-link` has reassembled it and decoded its NDNLPv2
     /// header. A Nack is an Interest whose header holds a reason.
     Packet {
         face: FaceId,
-        /// The link header. The router reads only the fields that matter beyond the link.
+        /// The link header. The router reads only the fields that are not for the link alone.
         header: LpHeader,
         /// Exactly one Interest or Data TLV.
         packet: Packet,
@@ -31,7 +31,7 @@ pub enum Input {
         id: DiskOpId,
         outcome: DiskOutcome,
     },
-    /// A signal from the router at the other end of a link. Each shard of the router receives it.
+    /// A signal from the peer's router. Each shard of this router receives it.
     Signal {
         face: FaceId,
         signal: HopSignal,
@@ -52,8 +52,8 @@ pub enum Command {
         face: FaceId,
         attributes: FaceAttributes,
     },
-    /// A face has closed. FIB entries that name it ignore it. The owner of the FIB removes it from
-    /// them with [`Command::SetNextHops`].
+    /// A face has closed. FIB entries that name the face ignore it. The owner of the FIB removes it
+    /// from these entries with [`Command::SetNextHops`].
     RemoveFace {
         face: FaceId,
     },
@@ -82,9 +82,9 @@ pub enum Command {
         /// Maximum number of Data packets to erase.
         limit: usize,
     },
-    /// Writes all Data in memory to the disks, before a shutdown for example. Answered by
-    /// [`Event::StoreFlushed`](crate::Event::StoreFlushed) when it is done, or at once without
-    /// disks.
+    /// Writes all Data in memory to the disks, before a shutdown for example. When the writes are
+    /// done, or at once without disks, the shard answers with
+    /// [`Event::StoreFlushed`](crate::Event::StoreFlushed).
     FlushStore {
         /// Repeated in the answer.
         transaction: u64,
@@ -93,8 +93,7 @@ pub enum Command {
     SetProducerRegions(Vec<Name>),
     /// Queries the contents of the store, or sets its rules.
     Store(StoreCommand),
-    /// Sets whose misses of large objects are reported, see
-    /// [`Event::Missed`](crate::Event::Missed).
+    /// Sets which Interests cause reports of misses, see [`Event::Missed`](crate::Event::Missed).
     ReportMisses(MissReports),
 }
 
@@ -104,8 +103,8 @@ pub enum MissReports {
     /// None.
     #[default]
     Off,
-    /// Interests from faces of local scope, that is from applications of this machine. Interests of
-    /// other hosts then cause no reports, however many there are.
+    /// Interests from faces of local scope, that is, from applications of this machine. Other hosts
+    /// then cannot cause reports.
     Local,
     All,
 }

@@ -1,4 +1,4 @@
-//! What a simulator asks a shard, without packets.
+//! Access to a shard for simulators, without packets.
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::Query;
@@ -11,7 +11,7 @@ use crate::router::Router;
 impl Router {
     /// Stores a Data packet as if it had just answered an Interest, without a trace in the PIT or
     /// in packet counters. A simulation uses this to start with a filled store. Returns whether the
-    /// store has taken it.
+    /// store has stored it.
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));

@@ -36,14 +36,14 @@ pub enum LinkType {
 pub enum PitTokens {
     /// None. Data finds its shard by its name, and forged Data from the peer's address is accepted.
     Off,
-    /// The number of the shard, if there are several: for a peer whose packets cannot be forged.
+    /// The number of the shard, if there are several. For a peer whose packets cannot be forged.
     #[default]
     Shard,
     /// A keyed hash that only the peer learns, with the shard inside. For a peer whose packets can
     /// be forged, for example over UDP with a forged source address. Of its 48 bits, the shard
     /// takes up to seven.
     Secret,
-    /// The same with twelve bytes and 64 unpredictable bits.
+    /// Like [`PitTokens::Secret`], with twelve bytes and 64 unpredictable bits.
     LongSecret,
 }
 
@@ -142,12 +142,12 @@ pub enum Event {
     },
     /// Answers [`Command::Store`](crate::Command::Store).
     Store(StoreEvent),
-    /// The store did not have a segment whose number is a multiple of 64, and not 0. So a large
-    /// object causes one event in 64 misses, and a small one none. Sent only if
+    /// The store did not have a segment whose number is a multiple of 64, and not 0. A large object
+    /// thus causes one event in 64 misses, and a small object causes none. Sent only if
     /// [`Command::ReportMisses`](crate::Command::ReportMisses) requested it.
     Missed {
-        /// The sender of the Interest: an application, or another router that has already asked its
-        /// own store.
+        /// The face of the sender. The sender is an application, or another router whose own store
+        /// did not have the segment either.
         ingress: FaceId,
         /// Whether the sender is an application of this machine.
         is_local: bool,
@@ -161,7 +161,7 @@ pub enum Event {
 pub struct Outbox {
     /// Packets to send, in order.
     pub packets: Vec<OutPacket>,
-    /// Signals for the routers at the other ends of links. Send them with `Link::enqueue_signal`.
+    /// Signals for the routers of peers. Send them with `Link::enqueue_signal`.
     pub signals: Vec<(FaceId, HopSignal)>,
     /// Events, in order.
     pub events: Vec<Event>,

@@ -1,4 +1,4 @@
-//! The tables of one shard, and the questions that they answer without the store.
+//! The tables of one shard, and queries that they answer without the store.
 
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub(crate) struct Tables {
     pub(crate) producer_regions: Vec<Name>,
     /// Finds the PIT entries whose faces have all closed.
     pub(crate) closed_face_sweep: ClosedFaceSweep,
-    /// Hosts whose Interests a full PIT has refused a moment ago.
+    /// Holders whose Interests a full PIT has refused within the last millisecond.
     pub(crate) refusals: RecentRefusals,
     pub(crate) rng: Rng,
     /// Scratch buffers.

@@ -59,7 +59,7 @@ impl DatasetCache {
         first
     }
 
-    /// The kept Data for an Interest for a version or a segment.
+    /// Finds the kept Data for an Interest that names a version or a segment.
     pub(crate) fn find(&self, interest: &InterestView<'_>) -> Option<Packet> {
         let name = interest.name;
         let segment = name.last().and_then(|last| last.as_segment());

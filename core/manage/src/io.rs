@@ -16,7 +16,7 @@ use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
 pub enum Sender {
     /// Another host.
     Remote,
-    /// A program of this host. It may change what affects only its own face, see
+    /// A program of this host. It may change settings that affect only its own face, see
     /// [`ManagerConfig::local_registration`](crate::ManagerConfig::local_registration).
     Application,
     /// A program of this host whose user may command the router.
@@ -198,8 +198,8 @@ pub enum Action {
 #[derive(Clone, Debug)]
 pub struct OutData {
     /// The face whose Interest it answers; the internal face for notifications. Only the PIT knows
-    /// the other downstreams. This face is for logs, and to find a shard if that takes more than
-    /// the name.
+    /// the other downstreams. Drivers use this face for logs, and to find the shard if the name
+    /// alone does not decide it.
     pub face: FaceId,
     /// Exactly one Data TLV.
     pub packet: Packet,

@@ -10,10 +10,10 @@ use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::ReplyTarget;
 use crate::status::FaceQueryFilter;
 
-/// How long the driver has for a transaction. Clients time out after 10 s.
+/// How long the manager waits for the driver. Clients time out after 10 s.
 const LIFETIME_NS: u64 = 30 * NS_PER_S;
 
-/// What the driver must do before an Interest can be answered.
+/// A task that the driver must finish before the manager can answer an Interest.
 #[derive(Clone, Debug)]
 pub(crate) enum Task {
     CreateFace(FaceRequest),

@@ -243,7 +243,7 @@ impl Adaptive {
         let read_ns = disk.estimator.expected_ns(disk_queue.length);
         let spent_ns = if goes_to_hop { hop_time_ns } else { read_ns };
         let chosen = goes_to_hop.then_some(index);
-        // Step 4: a hop that was not chosen for long is probed with this Interest.
+        // Step 4: if a hop has not been chosen for a long time, this Interest probes it.
         if let Some(position) =
             hop_due_for_probe(now, measurements, hops, chosen, spent_ns, service_ns)
         {

@@ -20,7 +20,7 @@ pub(crate) enum StoreOutcome {
     Continue(ForwardingAction),
 }
 
-/// What an Interest does after the PIT stage if the store has not answered it.
+/// The next action for an Interest after the PIT stage, if the store has not answered it.
 #[derive(Clone, Debug)]
 pub enum ForwardingAction {
     /// Goes to FIB and strategy.
@@ -42,7 +42,7 @@ pub(crate) struct StoredData {
     pub(crate) is_marked: bool,
 }
 
-/// An Interest bypasses the disk that has its Data.
+/// The decision that an Interest bypasses the disk that has its Data.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskBypass {
     pub(crate) reason: BypassReason,
@@ -76,7 +76,7 @@ impl BypassReason {
     }
 }
 
-/// An Interest waits for a disk.
+/// The decision that an Interest waits for a disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DiskRead {
     pub(crate) found: OnDisk,

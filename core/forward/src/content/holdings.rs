@@ -1,4 +1,4 @@
-//! The index of stored segments: its commands, and how it is built.
+//! The index of stored segments: its commands, and its construction in steps.
 
 use weir_base::Instant;
 

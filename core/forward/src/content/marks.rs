@@ -3,7 +3,8 @@
 /// The share that means all Data.
 pub(crate) const FULL_SHARE: u32 = 1 << 16;
 
-/// Marks a share of Data at even intervals. A random choice would mark as many, but in bursts.
+/// Marks a share of Data at even intervals. A random choice would mark the same share, but in
+/// bursts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShareMarker {
     /// The sum of shares since the last mark.

@@ -11,8 +11,8 @@ const UPDATE_NS: u64 = 15 * NS_PER_MS;
 /// (RFC 8033, 4.2, alpha and beta).
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// The target of the backlog, and the backlog from which on all Data is marked, in eighths of the
-/// limit. A store that writes early has a quarter waiting in normal operation.
+/// The target of the backlog, and the backlog above which all Data is marked, in eighths of the
+/// limit. In normal operation, the backlog of a store that writes early is a quarter of the limit.
 const TARGET_EIGHTHS: u64 = 3;
 const FULL_EIGHTHS: u64 = 5;
 /// Maximum increase of the share in one step.
@@ -68,7 +68,7 @@ impl WriteMarks {
     fn update(&mut self, now: Instant, backlog: WriteBacklog) {
         let elapsed_s = now.ns_since(self.updated_at) as f64 / NS_PER_S as f64;
         let written = backlog.written_bytes.saturating_sub(self.written_bytes) as f64;
-        // Only busy disks show their rate.
+        // The rate can be measured only while the disks are busy.
         let is_busy = backlog.offered_bytes >= BUSY_BYTES;
         let was_busy = core::mem::replace(&mut self.was_busy, is_busy);
         if was_busy && is_busy && written > 0.0 {

@@ -16,8 +16,9 @@ use crate::table::pit::AwaitedSource;
 use crate::table::records::{InRecord, OutRecord};
 
 impl Router {
-    /// The path of a Nack. It marks the out-record of its sender as refused. If no other upstream
-    /// can answer, the Interest goes to a disk or to another next hop, or it ends with a Nack.
+    /// The path of a Nack. The Nack marks the out-record of its sender as refused. If no other
+    /// upstream can answer, the Interest goes to a disk or to another next hop. Otherwise its entry
+    /// ends with a Nack.
     pub(crate) fn on_nack(
         &mut self,
         received: &ReceivedPacket<'_>,

@@ -1,5 +1,5 @@
-//! Data for other shards. It is offered to shards that watch for it for Interests with CanBePrefix,
-//! or handed over to the shard that it belongs to (decision 0014).
+//! Data for other shards. A shard offers it to shards that watch for it because of Interests with
+//! CanBePrefix. It passes misrouted Data to the shard that it belongs to (decision 0014).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -36,8 +36,8 @@ impl Router {
         }
     }
 
-    /// Offers Data that no entry of this shard has requested. It is stored if one of the home
-    /// shards had sent an Interest for it to the face that it came from.
+    /// Offers Data that no entry of this shard has requested. The shard stores it later if one of
+    /// the home shards had sent an Interest for it to its source.
     #[cold]
     #[inline(never)]
     pub(crate) fn query_home_shards(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
@@ -56,8 +56,8 @@ impl Router {
         });
     }
 
-    /// Hands Data over to the shard of its name, if a wrong PIT token has led it to this shard.
-    /// Returns whether it did.
+    /// Passes Data to the shard of its name, if a wrong PIT token has led it to this shard. Returns
+    /// whether it did.
     #[cold]
     #[inline(never)]
     pub(crate) fn hand_over_misrouted(&mut self, incoming: &IncomingData<'_>) -> bool {
@@ -66,6 +66,7 @@ impl Router {
         if shard == self.config.shard {
             return false;
         }
+        // The other shard counts this packet when it receives it.
         self.egress.stats.in_data -= 1;
         let header = Box::new(incoming.received.header.clone());
         let (face, packet) = (incoming.received.face, incoming.received.packet.clone());
@@ -73,8 +74,8 @@ impl Router {
         true
     }
 
-    /// Handles the end of a read for other shards. Replies to the shards that the read does not
-    /// help, and returns the others, to which its Data must be offered.
+    /// Handles the end of a read for other shards. If the read does not answer the Interest of a
+    /// shard, replies to this shard. Returns the other shards. The caller must offer them the Data.
     pub(crate) fn end_remote_reads(
         &mut self,
         read: ReadId,

@@ -221,7 +221,8 @@ impl Router {
             }
             DiskCandidate::Other { queue, is_stalled, .. } => (*queue, *is_stalled),
         };
-        // A stalled disk would make the Interest wait until it expires, so it goes upstream.
+        // A stalled disk would make the Interest wait until it expires. It goes upstream, or gets a
+        // Nack if there is no next hop.
         if is_stalled {
             self.content.store.decline_read();
             if self.has_next_hop(origin, &interest) {

@@ -31,9 +31,9 @@ pub(crate) enum Message {
     Watch { entry: u32, hash: u64, components: u16, until: Instant },
     /// Stop watching.
     Unwatch { entry: u32, hash: u64 },
-    /// Requests what a store has for this Interest.
+    /// Requests a lookup of the store for this Interest.
     Query { id: QueryId, interest: Packet },
-    /// The reply to [`Message::Query`], or the end of a read that did not help.
+    /// The reply to [`Message::Query`], or to a [`Message::Read`] that did not return the Data.
     QueryReply { id: QueryId, found: Candidate },
     /// Requests a read of the record that the shard has found. Answered by an offer or a reply.
     Read { id: QueryId, interest: Packet, is_marked: bool },
@@ -45,13 +45,13 @@ pub(crate) enum Message {
     ReturnsTokens { face: FaceId, carrier: TokenCarrier },
     /// Data of this name was found to be false.
     Distrust { name: Name, source: u32 },
-    /// The reply for offered Data: whether an Interest had been sent to the face that it came from.
+    /// The reply for offered Data: whether a home shard had sent an Interest to its source.
     Verdict { face: FaceId, packet: Packet, verdict: UnsolicitedVerdict },
     /// Data that a wrong PIT token has led to the wrong shard.
     Misrouted { face: FaceId, header: Box<LpHeader>, packet: Packet },
 }
 
-/// What a shard's store has for an Interest with CanBePrefix.
+/// The best Data for an Interest with CanBePrefix in the store of one shard.
 #[derive(Debug)]
 pub(crate) enum Candidate {
     Nothing,

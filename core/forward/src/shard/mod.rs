@@ -3,8 +3,8 @@
 //! Data belongs to the shard of its object and of its range of 64 segments. An Interest goes to the
 //! shard to which Data of exactly its name belongs. An Interest without CanBePrefix therefore
 //! always meets its Data, even if its name ends in a digest. Data of any shard may satisfy an
-//! Interest with CanBePrefix. The shard that its name leads to is its home. The home asks the other
-//! shards and lets them watch for Data (decision 0014, `path/shards.rs`).
+//! Interest with CanBePrefix. The shard of its own name is its home. The home queries the other
+//! shards, and they watch for Data (decision 0014, `path/shards.rs`).
 
 mod message;
 
@@ -25,7 +25,7 @@ const RANGE_BITS: u32 = 6;
 const TOKEN_OCTETS: usize = 6;
 /// Length of tokens to peers that are known to accept it.
 const LONG_TOKEN_OCTETS: usize = 12;
-/// What follows the shard in tokens that need not be secret.
+/// The bits after the shard in tokens that need not be secret.
 const TOKEN_FILLER: u64 = 0x5777_5777_5777;
 
 /// The shard that Data of a name belongs to, among `shard_count`.
@@ -37,8 +37,8 @@ pub fn shard_of_name(key: &HashKey, name: NameView<'_>, shard_count: u16) -> u16
 }
 
 /// The shard that a packet belongs to, among `shard_count`: for Data with a token of this router,
-/// the shard in the token, otherwise the shard of its name. `None` if it is not a packet; any shard
-/// may count it. The packet is validated only up to its name.
+/// the shard in the token, otherwise the shard of its name. `None` if it is not a packet. Any shard
+/// may then count it as malformed. The function validates the packet only up to its name.
 #[inline]
 pub fn shard_of_packet(
     key: &HashKey,
@@ -135,8 +135,8 @@ pub(crate) fn name_routed_shard(shard_count: u16) -> u16 {
     shard_count
 }
 
-/// Bits of a token that hold the shard, or the mark for Data that goes by its name. None with one
-/// shard, up to seven with [`SHARDS_MAX`].
+/// Number of bits of a token that hold the shard, or [`name_routed_shard`]. It is 0 with one shard,
+/// and 7 with [`SHARDS_MAX`].
 const fn shard_bits(shard_count: u16) -> u32 {
     if shard_count == 1 { 0 } else { shard_count.ilog2() + 1 }
 }
@@ -146,8 +146,8 @@ pub(crate) fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
     secret_token(shard, shard_count, TOKEN_FILLER, false)
 }
 
-/// The PIT token of Interests to peers whose packets can be forged. A long token has all 64 bits of
-/// `secret`; another has its low 48 bits, less those that the shard takes.
+/// The PIT token of Interests to peers whose packets can be forged. A long token contains all 64
+/// bits of `secret`. A short token contains its low 48 bits, minus the bits of the shard.
 pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: bool) -> PitToken {
     let secret_bits = 48 - shard_bits(shard_count);
     let low = secret & ((1 << secret_bits) - 1);
@@ -161,7 +161,7 @@ pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: b
 }
 
 /// The shard that a PIT token names, if the token may be of this router and the shard exists. A
-/// foreign token may lead to any shard, which then hands its Data over by name.
+/// foreign token may lead to any shard. This shard then passes the Data to the shard of its name.
 pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
     let (&[high, low, ..], TOKEN_OCTETS | LONG_TOKEN_OCTETS) =
         (token.as_slice(), token.as_slice().len())

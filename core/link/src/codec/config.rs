@@ -8,8 +8,8 @@ pub(crate) const FRAGMENT_COUNT_MAX: u64 = 400;
 /// A partial packet times out this long after its latest fragment (NFD's timeout).
 const REASSEMBLY_TIMEOUT_NS: u64 = 500 * NS_PER_MS;
 
-/// With reliability, a frame can still arrive for this long. After it, three timeouts that double
-/// from one second on are over.
+/// With reliability, a frame can arrive this long after its first transmission. It covers three
+/// timeouts, which double from one second on.
 pub(crate) const FRAME_LIFETIME_NS: u64 = 10_000 * NS_PER_MS;
 
 /// Smallest MTU of a face, in bytes (NFD's `MIN_MTU`).
@@ -40,7 +40,8 @@ pub struct CodecConfig {
     /// Maximum memory of frames that may have to be retransmitted, in bytes. Beyond it, frames are
     /// sent only once.
     pub unacknowledged_bytes_max: u64,
-    /// Whether one frame may carry several Interests. With reliability, none is sent so.
+    /// Whether one frame may carry several Interests. With reliability, each frame carries one
+    /// Interest.
     pub runs: RunsConfig,
     /// Sequence number of the first fragment. With a random start, peers do not combine fragments
     /// from before and after a restart of this router.

@@ -64,7 +64,7 @@ impl Decoder {
             return deliver(LpHeader::default(), HeaderExtras::default(), frame, config, counters);
         }
         let view = LpView::decode(&frame).map_err(drop_of)?;
-        // Acks are read, and a duplicate is dropped, before anything else is decoded.
+        // Handles the Acks of the frame, and drops a duplicate.
         if let Some(reliability) = reliability {
             reliability.on_frame(now, &view, counters)?;
         }

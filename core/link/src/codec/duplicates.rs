@@ -11,7 +11,7 @@ const SLOTS_MIN: usize = 64;
 const SLOTS_MAX: usize = 1 << 14;
 
 /// A sender that counts up fills the slots in order. If two Sequences collide although fewer than
-/// one in this many slots is used, someone has chosen them, and a larger table would not help.
+/// one in this many slots is used, an attacker has chosen them. A larger table would not help.
 const SPARSE_DIVISOR: usize = 8;
 
 /// The Sequences that were received recently. A sender counts up, so two Sequences with the same

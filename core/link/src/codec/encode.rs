@@ -42,7 +42,7 @@ impl Encoder {
         self.reliability.as_deref_mut()
     }
 
-    /// The same, for reading.
+    /// The link's reliability for reading, if it is on.
     #[inline]
     pub(crate) fn reliability_state(&self) -> Option<&Reliability> {
         self.reliability.as_deref()
@@ -76,8 +76,7 @@ impl Encoder {
         if config.fragmentation {
             return self.encode_fragments(context, &header, packet, push);
         }
-        // These fields are optional. They must not cause the drop of a packet that fits without
-        // them.
+        // These fields are optional. A packet that fits only without them must not be dropped.
         header.congestion_mark = 0;
         header.incoming_face = None;
         let frame = single_frame(&header, packet, config.mtu);

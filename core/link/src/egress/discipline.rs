@@ -14,8 +14,8 @@ use crate::counters::LinkDrop;
 /// Decides the order and the time in which packets of one face leave, if this is not first in,
 /// first out. Other crates implement it; `weir-baselines` has the disciplines of papers.
 ///
-/// A discipline sees only the packets that arrive and leave by its link. Everything that it holds
-/// counts towards the limit on queued bytes, which the link enforces.
+/// A discipline sees only the packets that arrive and leave by its link. All packets that it holds
+/// count towards the limit on queued bytes. The link enforces the limit.
 pub trait Discipline: fmt::Debug + Send {
     /// Accepts a packet: passes it to `out`, or holds it for [`Self::poll`].
     ///

@@ -22,7 +22,7 @@ pub struct EgressConfig {
     pub seed: u64,
 }
 
-/// What the egress needs from the link for one call.
+/// The parts of the link that the egress needs for one call.
 pub(crate) struct Context<'a> {
     pub(crate) codec: &'a CodecConfig,
     pub(crate) config: &'a EgressConfig,
@@ -165,7 +165,7 @@ impl Egress {
         self.ready.load().wire_bytes + self.discipline_load().wire_bytes
     }
 
-    /// The same plus the backlog of the socket.
+    /// Bytes on the wire that wait here and in the socket.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.wire_bytes() + self.socket_backlog_bytes
     }

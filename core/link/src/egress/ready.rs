@@ -5,8 +5,7 @@ use weir_base::Pool;
 use crate::frame::Frame;
 use crate::runs;
 
-/// Charge for a packet in memory besides its own bytes, so that a queue of tiny packets is limited
-/// too.
+/// Charge for a packet in memory in addition to its own bytes. It limits a queue of tiny packets.
 const PACKET_CHARGE_BYTES: u64 = 96;
 /// Memory of a frame in the list, in bytes, beyond its charge. Up to half of the list is unused,
 /// because the list doubles when it grows.

@@ -6,10 +6,10 @@ use weir_wire::{
 
 use crate::frame::Frame;
 
-/// Space for what precedes the Interest of a run, without tokens, in bytes.
+/// Space for the bytes before the Interest of a run, without tokens.
 const OVERHEAD_BYTES: usize = 64;
 
-/// Maximum size of what precedes the Interest of a run without tokens, in bytes.
+/// Maximum number of bytes before the Interest of a run without tokens.
 const BARE_PREFIX_MAX: usize = 32;
 
 /// A run that was found among consecutive frames.

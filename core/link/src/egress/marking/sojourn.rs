@@ -6,8 +6,8 @@ const BUCKETS: usize = 8;
 /// Whether the oldest packet of a queue has waited longer than a span of time.
 ///
 /// A link does not learn when a frame leaves its socket; it knows only how many bytes wait there.
-/// But the queue is served in order. So its oldest byte has waited longer than the span exactly if
-/// more bytes wait than have joined within the span.
+/// But the queue is served in order. If more bytes wait than have joined within the span, the
+/// oldest byte has waited longer than the span. Otherwise it has not.
 #[derive(Debug)]
 pub struct Sojourn {
     bucket_ns: u64,
