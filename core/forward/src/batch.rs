@@ -14,7 +14,8 @@ use crate::input::Input;
 use crate::router::Router;
 use crate::stats::DropReason;
 
-/// The prefix that the previous packet's name shares with the next one, without the last component.
+/// The name of the previous packet without its last component, and its hashes. The next name often
+/// has the same prefix.
 struct NameHeadCache<'a> {
     name: NameHead<'a>,
     /// A hasher that has read the prefix; made when a second packet has the same prefix.
@@ -142,6 +143,7 @@ impl Router {
             true => Some(*head.hash.get_or_insert_with(|| hasher.clone().hash_to(len))),
             false => None,
         };
+        // Only the last component must be hashed.
         let whole = hasher.resume(name.value()).hash_to(name.value().len());
         NameHashes { whole, parent, grandparent: None }
     }
@@ -172,7 +174,8 @@ impl Router {
 /// The hashes that a packet needs, in one pass over its name.
 ///
 /// - Data needs its parent's hash, because it is stored below its parent.
-/// - An Interest that ends in an implicit digest needs its parent's hash, which is its Data's name.
+/// - An Interest that ends in an implicit digest needs the hash of its parent, which is the name of
+///   its Data.
 /// - With a disk tier, all Interests need the parent, and those with a digest also the grandparent.
 #[inline(always)]
 fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {

@@ -41,10 +41,10 @@ impl EventStream {
         Some(packet)
     }
 
-    /// Finds the kept notification for an Interest. An Interest with a sequence number gets this
-    /// notification. An Interest for the bare prefix gets the oldest match. With MustBeFresh, a
-    /// match is at most one second old. If there is no match, the Interest waits in the PIT for the
-    /// next notification.
+    /// Finds the kept notification for an Interest. An Interest with a sequence number gets the
+    /// notification with this number. An Interest for the bare prefix gets the oldest match. With
+    /// MustBeFresh, a match is at most one second old. If there is no match, the Interest waits in
+    /// the PIT for the next notification.
     pub(crate) fn find(&self, now: Instant, interest: &InterestView<'_>) -> Option<Packet> {
         let is_fresh = |made: Instant| now.ns_since(made) < FRESHNESS_MS * NS_PER_MS;
         let first = self.next_sequence - self.kept.len() as u64;

@@ -110,6 +110,7 @@ impl Routing {
         let mut changes = Vec::new();
         self.rib.remove_face(face, &mut changes);
         self.apply(faces, changes);
+        // Commands may have set next hops that are not in the RIB.
         self.fib.remove_face(face);
     }
 
@@ -192,7 +193,8 @@ pub(crate) fn announced_route(
     (route, body)
 }
 
-/// When a route with this period expires; `None`, which is never, beyond the range of the clock.
+/// When a route with this period expires. `None` means never, for a period beyond the range of the
+/// clock.
 fn expiry(now: Instant, period_ms: u64) -> Option<Instant> {
     (period_ms < EXPIRATION_MS_MAX).then(|| now.plus_ns(period_ms * NS_PER_MS))
 }

@@ -89,6 +89,7 @@ pub(crate) fn erased(
     ControlResponse::ok(ControlParameters {
         name: Some(prefix),
         count: Some(erased),
+        // Reports the limit if it ended the command early.
         capacity: (is_limited && has_more && erased >= ERASE_LIMIT).then_some(ERASE_LIMIT),
         ..ControlParameters::default()
     })

@@ -95,10 +95,11 @@ impl StrategyTable {
         Some(Action::SetStrategy { prefix: prefix.clone(), strategy: None })
     }
 
-    /// The full name of the strategy that `name` denotes, or the refusal. Without a version, it is
-    /// the highest one. With a version, it is the same one. NFD also allows a higher version that
-    /// declares itself compatible, but Weir's strategies declare none.
+    /// The full name of the strategy that `name` denotes, or the refusal. Without a version in
+    /// `name`, it has the highest version. Otherwise it has the same version. NFD also allows a
+    /// higher version that declares itself compatible, but Weir's strategies declare none.
     fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
+        // The components after the version are parameters.
         let version_at = (1..name.component_count()).rev().find(|at| {
             name.component(*at).is_some_and(|component| component.as_version().is_some())
         });

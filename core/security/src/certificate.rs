@@ -185,13 +185,13 @@ impl Certificate {
         sha256(&[&self.public_key])
     }
 
-    /// When it is valid, including the first and the last second.
+    /// When the certificate is valid, including the first and the last second.
     pub fn validity(&self) -> Validity {
         self.validity
     }
 
-    /// Checks the signature with the issuer's key. Whether the issuer is trusted is decided by
-    /// [`crate::trust`].
+    /// Checks the signature with the issuer's key. [`crate::trust`] decides whether the issuer is
+    /// trusted.
     ///
     /// # Errors
     /// Those of [`verify_data`].
@@ -220,8 +220,8 @@ impl CertificateDraft<'_> {
         self.sign(issuer, issuer.key_locator())
     }
 
-    /// Signs the certificate with its own key. The KeyLocator is the name of the key: a verifier
-    /// cannot fetch a certificate to check that certificate.
+    /// Signs the certificate with its own key. The KeyLocator is the name of the key, not of the
+    /// certificate. A verifier cannot use a certificate that it has not yet checked.
     pub fn issue_to_self(&self, signer: &dyn Signer) -> Result<Certificate, IssueError> {
         self.sign(signer, Some(KeyLocator::Name(self.key_name.to_name())))
     }

@@ -34,15 +34,16 @@ pub enum Mark {
     NbCc,
 }
 
-/// With [`Mark::NbCc`]: what must have room for an Interest to bypass a disk to a next hop.
+/// With [`Mark::NbCc`]: which store must have room before an Interest may bypass a disk to a next
+/// hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
     /// The store of the next hop, as it signals (paper nb-cache, III-E).
     #[default]
     Neighbour,
     /// Some store on the path beyond the next hop. Data of bypassing Interests shows it: a mark or
-    /// a Nack means that no store on the path had room. This sets how many Interests may be in
-    /// flight there.
+    /// a Nack means that no store on the path had room. These results set the number of bypassing
+    /// Interests that may be in flight to the next hop.
     Path,
 }
 

@@ -17,7 +17,7 @@ const UNKNOWN_DISK_QUEUE_MAX: u32 = 1024;
 impl DiskState {
     fn bypass(&self) -> Bypass {
         match self.policy.bypass {
-            // The time that a driver's queue takes is not measured.
+            // The router does not measure how long Interests wait in the queue of a driver.
             Bypass::Adaptive | Bypass::Late if self.has_driver_queue() => Bypass::Threshold,
             bypass => bypass,
         }
@@ -37,8 +37,8 @@ impl DiskState {
     }
 
     /// With [`Bypass::Late`]: the share of Data to mark for a read that joins this queue, in parts
-    /// of [`FULL_SHARE`]. It grows from zero, when the read takes 1/16 of the limit, to all at the
-    /// limit.
+    /// of [`FULL_SHARE`]. The share is zero for a read that takes 1/16 of the limit. It grows to
+    /// all Data for a read that takes the whole limit.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;
         let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {
@@ -53,13 +53,14 @@ impl DiskState {
         match self.bypass() {
             Bypass::Off => false,
             Bypass::Threshold => queue.length >= self.threshold,
-            // An idle disk is always tried. Otherwise nothing would show that it is fast again.
+            // An idle disk is always used. Otherwise no measurement would show that it is fast
+            // again.
             Bypass::Late => queue.length > 0 && self.lateness(queue) >= FULL_SHARE,
             Bypass::Adaptive => true,
         }
     }
 
-    /// Makes an Interest wait. `is_without_hop` means that it cannot go anywhere else.
+    /// Makes an Interest wait. `is_without_hop` means that no next hop is available.
     pub(crate) fn wait(&mut self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
         let is_over_threshold = queue.length >= self.threshold;
         if self.is_late() {
@@ -93,6 +94,7 @@ impl DiskState {
             return self.wait(queue, true);
         }
         let is_marked = self.is_marked_by_queue(queue.length);
+        // The other policies have already decided in `may_bypass`.
         if !self.is_adaptive() {
             let reason = BypassReason::QueueFull;
             return QueueDecision::Bypass(DiskBypass { reason, hops: available, is_marked });

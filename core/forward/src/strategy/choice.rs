@@ -42,8 +42,8 @@ impl StrategyChoice {
         self.by_prefix.lengths()
     }
 
-    /// The same for `name`. Few names have a prefix with a strategy of its own, and most others are
-    /// recognised without a hash.
+    /// Like [`Self::lengths`], for a lookup of `name`. It is 0 for most names: few have a prefix
+    /// with its own strategy, and most others are recognised without a hash.
     #[inline(always)]
     pub(crate) fn lengths_for(&self, name: NameView<'_>) -> u64 {
         if self.by_prefix.may_match(name) { self.by_prefix.lengths() } else { 0 }
@@ -54,7 +54,7 @@ impl StrategyChoice {
         self.by_prefix.longest_match(name, hashes).unwrap_or(&self.default)
     }
 
-    /// The same with the result of [`Self::lengths_for`].
+    /// Like [`Self::find`], with the result of [`Self::lengths_for`].
     #[inline(always)]
     pub(crate) fn find_hashed(
         &self,

@@ -27,6 +27,7 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
             && !may_retransmit(context.now, record.sent_at, interval_ns)
         {
             context.egress.drop_packet(DropReason::Suppressed);
+            // The earlier transmission may still be answered, so a next hop exists.
             sent = true;
             continue;
         }

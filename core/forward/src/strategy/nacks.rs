@@ -5,8 +5,8 @@ use weir_wire::NackReason;
 
 use crate::table::pit::PitEntry;
 
-/// The state of an entry after a Nack (NFD, ProcessNack). `OnlyDownstreamLeft` means that the last
-/// upstream which has not refused is also a downstream.
+/// The state of an entry after a Nack (NFD, ProcessNack). `OnlyDownstreamLeft` means that only one
+/// upstream can still answer, and it is also a downstream.
 pub(crate) enum NackVerdict {
     AllRefused(NackReason),
     OnlyDownstreamLeft(FaceId, NackReason),

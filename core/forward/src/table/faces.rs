@@ -102,7 +102,8 @@ impl FaceTable {
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
         let FaceAttributes { scope, link_type, tokens, host } = attributes;
         self.with_own_tokens += usize::from(tokens != PitTokens::default());
-        // Face identifiers never reach the upper half of the numbers.
+        // Without a host number, the face is its own host. The highest bit separates both kinds,
+        // because face identifiers never reach it.
         let host = host.map_or(id.0, |host| host | 1 << 63);
         match self.index(id) {
             Some(index) => {
@@ -154,7 +155,7 @@ impl FaceTable {
         self.faces[slot].face.pending += 1;
     }
 
-    /// The face in `slot`, if it is still `id`, waits for one PIT entry less.
+    /// The face in `slot`, if it is still `id`, waits for one PIT entry fewer.
     pub(crate) fn remove_pending(&mut self, slot: u32, id: FaceId) {
         if let Some(known) = self.faces.get_mut(slot).filter(|known| known.face.id == id) {
             known.face.pending -= 1;

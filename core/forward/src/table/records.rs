@@ -190,7 +190,8 @@ impl Records {
         }
     }
 
-    /// The same for [`Records::upstreams`].
+    /// The out-records as a slice, which is faster. `here` is the result of
+    /// [`Records::inline_upstream`].
     #[inline(always)]
     pub(crate) fn all_upstreams<'a>(&'a self, here: &'a [OutRecord; 1]) -> &'a [OutRecord] {
         match &self.lists {
@@ -223,6 +224,7 @@ impl Records {
     /// Stores the first upstream inline if it can be stored there. Returns whether it was.
     #[inline(always)]
     pub(crate) fn add_first_upstream(&mut self, record: &OutRecord) -> bool {
+        // The inline form has one nonce and one expiry for both records.
         let is_plain = self.has_downstream
             && !self.has_upstream
             && (record.nonce, record.expiry) == (self.nonce, self.expiry)

@@ -42,6 +42,7 @@ impl SlotSet {
         }
         let bits = self.words[word];
         let mut rest = bits;
+        // Clears a random number of the lowest bits. The next bit is drawn.
         for _ in 0..rng.below(bits.count_ones()) {
             rest &= rest - 1;
         }

@@ -118,6 +118,7 @@ impl Encoder {
                 frag_count: count,
                 ..LpFraming::BARE
             };
+            // Reassembly needs consecutive Sequences for the fragments of a packet.
             self.sequence_next = self.sequence_next.wrapping_add(1);
             let octets = packet.slice(start..end);
             push(match &mut self.reliability {
@@ -143,6 +144,7 @@ impl Encoder {
     ) -> Result<(u64, usize, usize), LinkDrop> {
         let mtu = config.mtu;
         let mut scratch = [0; LP_PREFIX_MAX];
+        // Headers are measured with the largest numbers, so every real header fits.
         let mut framing = LpFraming { sequence: Some(u64::MAX), ..LpFraming::BARE };
         if self.reliability.is_some() {
             framing.tx_sequence = Some(u64::MAX);

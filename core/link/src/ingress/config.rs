@@ -9,7 +9,7 @@ use weir_base::units::{parse_bytes, parse_duration_ns};
 
 use crate::order::OptionOrderError;
 
-/// Which incoming Interests of a face are delayed before the forwarder gets them.
+/// Decides which incoming Interests of a face are delayed before the forwarder receives them.
 ///
 /// As text: `none`, or `fisp` with options as `key=value`, for example `fisp capacity=1500KB
 /// gamma=0.6`. The keys are those of [`FispConfig`].
@@ -43,8 +43,8 @@ pub struct FispConfig {
     pub p0: Thousandths,
     /// `interval`: minimum delay of an Interest, ns. The paper says "a certain interval".
     pub interval_ns: u64,
-    /// `held_max`: maximum number of delayed Interests (paper, 6.1.2). One beyond it is answered
-    /// with a Nack.
+    /// `held_max`: maximum number of delayed Interests (paper, 6.1.2). For each further Interest,
+    /// one Interest is answered with a Nack.
     pub held_max: u32,
     /// `components`: the number of leading name components that identify a flow, at least 1.
     pub components: u32,

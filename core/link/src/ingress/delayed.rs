@@ -13,7 +13,7 @@ use super::flows::ShapedInterest;
 /// Bytes of Data that a flow may request in one round. This is at least the size of the largest
 /// Data, so each flow can release an Interest in its turn.
 const QUANTUM_BYTES: u64 = PACKET_SIZE_MAX as u64;
-/// Approximate memory of a delayed Interest besides its own bytes.
+/// Approximate memory of a delayed Interest in addition to its own bytes.
 const CHARGE_BYTES: u64 = 320;
 
 #[derive(Debug)]
@@ -82,15 +82,16 @@ impl DelayQueue {
     }
 
     /// Makes room for an Interest of `flow` in a full queue: takes the newest Interest of the flow
-    /// with the most. `None` if `flow` already has its share.
+    /// with the most delayed ones. Returns `None` if `flow` already has its share.
     pub(super) fn evict_for(&mut self, flow: u32) -> Option<DelayedInterest> {
+        // The share of a flow is the queue divided by the number of its flows.
         if (self.len_of(flow) + 1) * self.round.len().max(1) > self.len {
             return None;
         }
         self.pop_newest()
     }
 
-    /// The newest Interest of the flow with the most.
+    /// Takes the newest Interest of the flow with the most delayed ones.
     pub(super) fn pop_newest(&mut self) -> Option<DelayedInterest> {
         let longest = self.round.iter().copied().max_by_key(|&flow| self.len_of(flow))?;
         let newest = self.queues[longest as usize].waiting.pop_back();
@@ -116,6 +117,7 @@ impl DelayQueue {
                     let oldest = queue.waiting.pop_front();
                     return self.after_removal(flow, oldest);
                 }
+                // The flow receives its quantum, and may use it in the next round.
                 queue.deficit_bytes += QUANTUM_BYTES;
             }
             self.round.rotate_left(1);

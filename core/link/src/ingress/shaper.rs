@@ -132,7 +132,7 @@ impl Ingress {
         }
     }
 
-    /// Runs the timer; [`Self::release`] may have something.
+    /// Runs the timer. [`Self::release`] may then return Interests.
     pub(crate) fn poll(&mut self, now: Instant) {
         match &mut self.shaper {
             Shaper::None => {}

@@ -16,7 +16,8 @@ pub(crate) struct Expansion {
     left: u64,
     /// The remaining PIT tokens; `None` if all Interests have the token of the first.
     tokens: Option<Packet>,
-    /// Copies of the first Interest, changed to the next ones, and the end of those taken.
+    /// A block of copies of the first Interest, each changed to one of the next, and the end of the
+    /// copies already taken.
     copies: Packet,
     copied_to: usize,
 }
@@ -34,6 +35,7 @@ impl Expansion {
         if !fields.is_valid(&pattern, header.pit_token.as_slice().len()) {
             return None;
         }
+        // The tokens are not copied: a slice keeps the frame in memory.
         let tokens = fields.tokens.map(|tokens| {
             let at = tokens.as_ptr() as usize - frame.as_ptr() as usize;
             frame.slice(at..at + tokens.len())
@@ -66,7 +68,7 @@ impl Expansion {
         self.copied_to += len;
         self.left &= self.left - 1;
         if self.left == 0 {
-            // The blocks are freed as soon as the Interests are.
+            // The run releases its memory. Each block is freed with the last Interest in it.
             (self.first, self.copies, self.tokens) = (Packet::empty(), Packet::empty(), None);
         }
         Some((header, packet))

@@ -41,6 +41,7 @@ pub(crate) fn find_run<'a>(
     let mut bytes = OVERHEAD_BYTES + first.payload().len();
     let mut found = RunMatch { interests: 1, bitmap: 1 };
     for frame in frames {
+        // Each further Interest adds only its token to the frame.
         bytes += token_len;
         if !has_same_lengths(frame) || bytes > mtu.min(PACKET_SIZE_MAX) {
             break;
@@ -77,6 +78,7 @@ pub(crate) fn join_run<'a>(
         tokens[len..len + other.len()].copy_from_slice(other);
         len += other.len();
     }
+    // If all tokens are the same, the frame carries only the first.
     let tokens = differ.then_some(&tokens[..len]);
     frame_of(found, first, token, tokens, &mut [0; RUN_PREFIX_MAX])
 }
