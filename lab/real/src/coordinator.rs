@@ -69,6 +69,7 @@ impl<'a> Run<'a> {
             tasks.push((planned.at_ns, Task::FaultBegins(index)));
             tasks.push((end_ns, Task::FaultEnds(index)));
         }
+        // Latest first, so that `pop` takes the next task.
         tasks.sort_by_key(|&(at_ns, _)| std::cmp::Reverse(at_ns));
         Ok(Self {
             plan,

@@ -115,7 +115,7 @@ fn parse(text: &str) -> RouterSample {
             "weir_packets_total" => &mut sample.out_nacks,
             "weir_octets_total" if is_in => &mut sample.in_bytes,
             "weir_octets_total" => &mut sample.out_bytes,
-            // It repeats what the forwarder counts as malformed.
+            // The drops of the decoder repeat those that the forwarder counts as malformed.
             "weir_drops_total" if !has("layer=\"decoder\"") => &mut sample.dropped,
             "weir_store_hits_total" => &mut sample.store_hits,
             "weir_store_misses_total" => &mut sample.store_misses,

@@ -42,6 +42,7 @@ pub fn pin(cores: &[usize]) -> io::Result<()> {
 /// Makes the kernel kill this process when its parent, which must be `parent_id`, exits.
 pub fn end_with_parent(parent_id: u32) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    // The parent may have exited before the request. The kernel then sends no signal.
     match nix::unistd::getppid().as_raw() {
         id if id == parent_id as i32 => Ok(()),
         _ => Err(io::Error::other("the coordinator has ended")),

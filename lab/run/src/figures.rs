@@ -303,6 +303,7 @@ impl<'a> Drawer<'a> {
         values.sort_by(f64::total_cmp);
         values.dedup();
         let share = |curve: &Vec<(f64, f64)>, value: f64| {
+            // A step function: the last point at or below the value counts.
             let above = curve.partition_point(|(at, _)| *at <= value);
             if above == 0 { 0.0 } else { curve[above - 1].1 }
         };

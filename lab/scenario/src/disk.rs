@@ -72,6 +72,7 @@ pub(crate) fn read(
     let mut options: DisksOptions = tree.read_at(path, &options)?;
     let experiments: DiskExperiments = tree.read_at(path, &experiments)?;
     let recorded = DiskPlan::recorded_options();
+    // Without these keys, a scenario keeps the options with which its results were recorded.
     if !has_offer {
         options.offer = recorded.offer;
     }

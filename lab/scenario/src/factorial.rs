@@ -15,7 +15,7 @@ pub struct Factorial {
     pub factors: Vec<(String, String)>,
     /// The metric to explain.
     pub response: String,
-    /// Whether to analyse the logarithm of the metric as well.
+    /// Whether to analyse the logarithm of the metric instead of the metric.
     pub is_logarithmic: bool,
 }
 

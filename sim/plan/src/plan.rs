@@ -397,7 +397,7 @@ pub enum Fault {
         flipped: f64,
         /// Fraction of writes that write nothing.
         lost: f64,
-        /// Fraction of writes that write only their first blocks.
+        /// Fraction of writes that write all, none or some of their blocks.
         torn: f64,
     },
     /// One disk has no space left for a time, and writes fail.

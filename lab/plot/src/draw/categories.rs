@@ -25,6 +25,7 @@ impl Names {
             return Names { lines, rotated: false, height: 4.0 + most as f64 * TICK * 1.2 };
         }
         let lines: Vec<Vec<String>> =
+            // Names that do not fit side by side are rotated, each on one line.
             names.iter().map(|name| vec![font::cut(name, TICK, false, TURNED_WIDTH_MAX)]).collect();
         let widest =
             lines.iter().flatten().map(|line| font::width(line, TICK, false)).fold(0.0, f64::max);

@@ -64,7 +64,7 @@ impl Notes {
         lines.join(" ")
     }
 
-    /// Writes the notes below `at`, and returns their height.
+    /// Writes the notes below `at`, and returns their lower end.
     pub(crate) fn draw(&self, canvas: &mut Canvas, at: (f64, f64), width: f64) -> f64 {
         let mut y = at.1;
         for line in font::wrap(&self.sentences(), NOTE, false, width) {

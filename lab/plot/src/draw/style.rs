@@ -45,7 +45,7 @@ pub(crate) fn colour(index: usize) -> Ink {
     COLOURS[index % COLOURS.len()]
 }
 
-/// Dash pattern of a series; it shifts when the colours repeat.
+/// Dash pattern of a series. It shifts when all pairs of colour and pattern have been used.
 pub(crate) fn dash(index: usize) -> &'static str {
     DASHES[(index + index / (COLOURS.len() * DASHES.len())) % DASHES.len()]
 }

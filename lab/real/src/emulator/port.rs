@@ -24,7 +24,7 @@ pub(crate) struct Arrival {
 #[derive(Debug)]
 pub(crate) struct UdpEnd {
     port: UdpPort,
-    /// `None` until the first frame arrives.
+    /// `None` until it is set or the first frame arrives.
     peer: Option<UdpPath>,
     datagrams: Vec<Datagram>,
     strangers: u64,

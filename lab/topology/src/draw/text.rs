@@ -39,6 +39,7 @@ pub(super) fn escape(text: &str) -> String {
 /// `"1.96 ms"`.
 fn short(value: u64, units: &[(u64, &str)]) -> String {
     let last = units.len() - 1;
+    // In three digits, 0.9995 of a unit already reads as 1 of it.
     let rounds_to_one = |scale: u64| value as f64 >= scale as f64 * 0.9995;
     let index = units.iter().position(|&(scale, _)| rounds_to_one(scale)).unwrap_or(last);
     let (scale, unit) = units[index];

@@ -65,6 +65,7 @@ impl Trace {
     /// The requests, but each repetition requests a different segment: the next one of the object
     /// that the trace does not request. No two requests then share an answer.
     pub fn with_repeats_apart(&self) -> Arc<[(u64, u64)]> {
+        // For each object, the segment after the last one that the trace requests.
         let mut free: HashMap<u64, u64> = HashMap::new();
         for &(object, segment) in self.requests.iter() {
             let next = free.entry(object).or_default();

@@ -258,7 +258,8 @@ impl Stages {
     /// One packet whose service has ended by `now`.
     pub(super) fn take_served(&mut self, now: Instant) -> Option<ServedPacket> {
         if let Some(stage) = &mut self.store_write {
-            // A finished write has no further step. Taking it only makes space in the queue.
+            // A finished write has no further step. Take it all the same, or it would stay the next
+            // completion.
             while stage.server.complete(now).is_some() {}
         }
         if let Some(job) = complete(&mut self.pit_data, now) {
