@@ -50,7 +50,7 @@ impl PeerCredentials {
     }
 }
 
-/// SO_PEERGROUPS.
+/// Reads the groups of the peer's process (SO_PEERGROUPS).
 fn supplementary_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; GROUPS_FIRST_GUESS];
     loop {

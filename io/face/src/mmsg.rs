@@ -216,7 +216,6 @@ pub(crate) struct OutgoingMessage {
     pub(crate) segment: u16,
 }
 
-/// The destination of messages.
 pub(crate) struct Destination {
     pub(crate) address: SockAddr,
     /// The source address; `None` leaves it to the system.

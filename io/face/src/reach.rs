@@ -12,14 +12,13 @@ use crate::uri::{FaceUri, ResolveError};
 
 /// Delay before the next attempt starts, unless the previous one has failed (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
-/// Timeout of an attempt over TCP, which retransmits after 1 s.
+/// Timeout of an attempt over TCP. Linux retransmits its first packet after 1 s and after 3 s.
 const TCP_TIMEOUT: Duration = Duration::from_millis(3500);
 /// Maximum number of addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 /// Number of datagrams sent to one address, [`STAGGER`] apart.
 const DATAGRAMS: u32 = 4;
 
-/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ProbeOutcome {
     Answered,

@@ -30,8 +30,11 @@
 //! The doorbell is the connection itself, not an eventfd: a hostile peer could make a write to an
 //! eventfd block.
 //!
-//! An end must never trust a position that the peer can write, parse bytes that the peer can still
-//! change, block on the peer, or place a doorbell inside a half-sent frame of the connection.
+//! An end must never
+//! - trust a position that the peer can write,
+//! - parse bytes that the peer can still change,
+//! - block on the peer, or
+//! - place a doorbell inside a half-sent frame of the connection.
 
 mod atomic {
     pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -401,7 +404,6 @@ impl SharedSocket {
     }
 }
 
-/// Reads pending doorbells.
 fn drain_doorbells(stream: &mut StreamSocket) -> io::Result<DoorbellRead> {
     let mut bells = [0; DOORBELL_READ_BYTES];
     for _ in 0..DOORBELL_READS_MAX {
@@ -419,7 +421,6 @@ fn drain_doorbells(stream: &mut StreamSocket) -> io::Result<DoorbellRead> {
     Ok(DoorbellRead::More)
 }
 
-/// The result of reading doorbells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DoorbellRead {
     Taken,

@@ -34,7 +34,6 @@ pub struct StreamSocket {
     local: FaceUri,
     remote: FaceUri,
     is_local: bool,
-    /// An incomplete frame.
     partial_frame: Packet,
     read_bytes: usize,
     small_reads: u32,
@@ -250,7 +249,6 @@ impl StreamSocket {
         self.front_sent == 0
     }
 
-    /// Discards an incomplete frame.
     pub(crate) fn discard_partial_frame(&mut self) {
         self.partial_frame = Packet::empty();
     }

@@ -31,8 +31,8 @@ const RUN_SENT_BYTES_MAX: usize = 65_507;
 /// Datagrams up to this size are copied into a block of their own size.
 const COPY_BYTES_MAX: usize = 2048;
 
-/// Default MTU of UDP faces. NFD's is 8800, which needs IP fragments on a real network, where one
-/// lost fragment loses the packet. So 8800 is for loopback only; 1420 fits common tunnels.
+/// Default MTU of UDP faces. NFD's default is 8800. On a real network, this needs IP fragments, and
+/// one lost fragment loses the packet. So 8800 is for loopback only; 1420 fits common tunnels.
 pub fn udp_mtu_default(peer: IpAddr) -> usize {
     if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
 }
@@ -167,8 +167,8 @@ impl UdpPort {
         // Setting UDP_SEGMENT to 0 changes nothing: it only tests support.
         let is_joined = try_out("UDP_GRO", options.offload, &|| set(libc::UDP_GRO, 1));
         let cuts_runs = try_out("UDP_SEGMENT", options.offload, &|| set(libc::UDP_SEGMENT, 0));
-        // Some system call filters return EPERM, as firewalls do for single messages. So test
-        // support before any message is sent.
+        // Test support before any message is sent. Some system call filters return EPERM, and a
+        // firewall returns the same error for a single message.
         let batches = || mmsg::is_supported(socket.as_raw_fd());
         let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
         // A port bound to one address always sends from it.

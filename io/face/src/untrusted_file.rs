@@ -15,9 +15,9 @@ const OPEN_CLOSES_MAX: usize = 64;
 
 static OPEN_CLOSES: AtomicUsize = AtomicUsize::new(0);
 
-/// A file from an untrusted peer. Even closing it may block: a file of a user's own file system
-/// waits for the server of that file system, and a TCP connection with SO_LINGER waits for its
-/// other end. A separate thread closes all of them, never a worker thread.
+/// A file from an untrusted peer. Even closing it may block. A file of a user's own file system
+/// waits for the server of that file system. A TCP connection with SO_LINGER waits for its other
+/// end. So a separate thread closes all of them, never a worker thread.
 #[derive(Debug)]
 pub(crate) struct UntrustedFile(Option<OwnedFd>);
 

@@ -5,8 +5,8 @@
 //! spans ahead of the worker threads. It runs with SCHED_IDLE, so it never takes a processor from
 //! packets.
 //!
-//! 1. A worker thread that needs a span takes a prepared one, else a returned one, else an
-//!    untouched one, in which case it takes the page faults itself.
+//! 1. A worker thread that needs a span takes a prepared one, else a returned one. If there is
+//!    neither, it takes an untouched span, and takes the page faults itself.
 //! 2. The preparer hands spans over through a lock-free ring. A lock would be wrong here: the idle
 //!    thread could hold it for as long as other threads are busy.
 //! 3. A pool that has freed all blocks of a span returns the span to the arena, which reuses it.
@@ -141,9 +141,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Arena {
-    /// Makes an arena for `threads` stores with `capacity_bytes` in total, and the producing end of
-    /// the ring for the preparer thread, which prepares at most `ahead_bytes`. Returns `None` for a
-    /// store so small that a span would be a large fraction of it.
+    /// Makes an arena for `threads` stores with `capacity_bytes` in total. Also returns the
+    /// producing end of the ring for the preparer thread, which prepares at most `ahead_bytes`.
+    /// Returns `None` for a store so small that a span would be a large fraction of it.
     fn new(
         capacity_bytes: u64,
         ahead_bytes: u64,

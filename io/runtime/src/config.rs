@@ -28,8 +28,8 @@ pub struct RuntimeConfig {
     pub disks: Option<DisksConfig>,
     /// For experiments: replaces components of each shard.
     pub extension: Option<Arc<dyn Extension>>,
-    /// Maximum number of PIT entries, for all shards together. At the limit, the host with the most
-    /// entries loses one, which is answered with a Nack.
+    /// Maximum number of PIT entries, for all shards together. At the limit, the router evicts
+    /// an entry of the host with the most entries, and answers it with a Nack.
     pub pit_entries_max: usize,
     /// Maximum number of PIT entries with an in-record of one face. Further Interests of that face
     /// are answered with a Nack.
@@ -37,9 +37,9 @@ pub struct RuntimeConfig {
     /// Upper limit of the lifetime of Interests from other hosts.
     pub interest_lifetime_max: Duration,
     /// Memory in bytes in addition to the content store; at least
-    /// [`memory_bytes_min`](crate::memory_bytes_min). Half of it is for the PIT, an eighth for
-    /// egress queues, and a sixteenth each for reassembly, for incomplete packets on connections,
-    /// for free packet buffers and for memory shared with applications.
+    /// [`memory_bytes_min`](crate::memory_bytes_min). Half of it is for the PIT, and an eighth for
+    /// egress queues. A sixteenth each is for reassembly, incomplete packets on connections, free
+    /// packet buffers, and memory shared with applications.
     pub memory_bytes_max: u64,
     /// Bytes of the content store's memory that are prepared ahead of use, at most.
     pub memory_ahead_bytes: u64,
@@ -50,8 +50,8 @@ pub struct RuntimeConfig {
     pub data_source: DataSource,
     /// What happens to Data without a pending Interest.
     pub unsolicited: UnsolicitedPolicy,
-    /// Interests whose forwarding hint is a prefix of one of these names have reached the
-    /// producer's region; the hint is removed.
+    /// If an Interest's forwarding hint is a prefix of one of these names, the Interest has reached
+    /// the producer's region. The router then removes the hint.
     pub producer_regions: Vec<Name>,
     /// Limits on the number of faces. At a limit, the least used idle peer is evicted. If none is
     /// idle, the new connection or UDP peer is refused and counted.

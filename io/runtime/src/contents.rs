@@ -89,8 +89,8 @@ impl Contents {
     }
 
     /// Replaces the rules with those of a newer plan, in all worker threads or in none. Each thread
-    /// gets its share of what a rule keeps: the segments of its shard, as far as its share of the
-    /// store has capacity.
+    /// keeps those of a rule's segments that belong to its shard, up to the capacity of its share
+    /// of the store.
     ///
     /// # Errors
     /// [`ContentsError::Refused`]: the previous rules stay. [`ContentsError::TimedOut`]: the

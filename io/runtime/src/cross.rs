@@ -20,12 +20,12 @@
 //!    packets enter the ring. So the reader knows the face when it takes the packets.
 //!
 //! Small packets are copied, because a reference would cost both threads more. The packet's block,
-//! its reference count and the return list of its pool are cache lines that one core fetches from
-//! the other, one after the other. The bytes of a ring are read in order, and prefetched.
+//! its reference count and the return list of its pool are different cache lines. One core fetches
+//! them from the other, one after the other. The bytes of a ring are read in order, and prefetched.
 //!
-//! Example: an Interest of 60 bytes with a PIT token of 6 bytes takes 24 + 6 + 60 = 90 bytes, so a
-//! ring of 256 KiB holds 2912 of them. If 50 bytes are left before the end of the ring, a SKIP byte
-//! is written there, the 50 bytes are consumed, and the record starts at the beginning.
+//! Example: an Interest of 60 bytes with a PIT token of 6 bytes takes 24 + 6 + 60 = 90 bytes. A
+//! ring of 256 KiB holds 2912 of them. If 50 bytes are left before the end of the ring, the writer
+//! puts a SKIP byte there and gives up the 50 bytes. The record starts at the beginning.
 //!
 //! A ring must never reorder the messages of one thread to another, block a thread, or grow.
 //! Losing a shard's message to a full ring is safe: its home shard continues without the answer.

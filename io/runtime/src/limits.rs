@@ -23,7 +23,7 @@ struct Limit {
     /// The limit's name, as an operator knows it.
     name: String,
     bytes: u64,
-    /// What is left of the limit. For a cgroup, as if this process were alone in it.
+    /// The unused part of the limit. For a cgroup, the use by other processes is ignored.
     left_bytes: u64,
 }
 

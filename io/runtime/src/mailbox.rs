@@ -68,8 +68,7 @@ impl MissReceiver {
 
 impl ControlSender {
     pub(crate) fn new(waker: Arc<Waker>) -> (Self, ControlReceiver) {
-        // Unbounded: the number of messages follows faces and commands, which have limits of their
-        // own.
+        // Unbounded: mostly faces and commands cause messages, and both have limits of their own.
         let (messages, messages_out) = crossbeam_channel::unbounded();
         let (internal, internal_out) = crossbeam_channel::bounded(INTERNAL_QUEUE_MAX);
         let (missed_here, here) = crossbeam_channel::bounded(MISS_QUEUE_MAX);

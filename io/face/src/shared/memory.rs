@@ -2,9 +2,9 @@
 //! file is used.
 //!
 //! The application creates the file with all pages and with seals that fix its size. The memory
-//! thus counts against the application's limit. The router adds a seal that prevents anyone from
-//! punching holes into the file or mapping it for writing again, and then checks that all pages
-//! exist. After that, nothing that the application does can make an access fail (SIGBUS).
+//! thus counts against the application's limit. The router adds a seal. It prevents anyone from
+//! punching holes into the file, and from mapping it for writing again. The router then checks that
+//! all pages exist. After that, nothing that the application does can make an access fail (SIGBUS).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -123,7 +123,7 @@ impl<M: Memory> Writer<M> {
         self.memory.marks().writer.0.load(Ordering::Relaxed) != WRITER_WAITING
     }
 
-    /// Bytes that the reader has not read, as far as it has reported.
+    /// Bytes that the reader has not reported as read.
     pub(crate) fn waiting(&mut self) -> Result<u32, Broken> {
         self.load_read_mark()?;
         Ok(self.written.wrapping_sub(self.read))

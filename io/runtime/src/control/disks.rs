@@ -246,7 +246,8 @@ impl Disks {
         disks.collect()
     }
 
-    /// Records a worker thread's counters, and logs what an operator should know.
+    /// Records a worker thread's counters. Logs the end of recovery, stalls, damage, and Data that
+    /// was not stored.
     pub(super) fn on_report(&mut self, now: Instant, worker: u16, stats: DiskTierStats) {
         self.reports[usize::from(worker)] = Some(stats);
         let mut sum = DiskTierStats::default();

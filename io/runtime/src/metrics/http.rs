@@ -32,7 +32,6 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// An HTTP request.
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,

@@ -2,8 +2,8 @@
 //! its shard, and sends the results once per batch.
 //!
 //! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered. A
-//! face with more to read than its share of a turn stays in the list of ready sources, and the next
-//! poll does not sleep.
+//! face may have more to read than its share of a turn. It then stays in the list of ready sources,
+//! and the next poll does not sleep.
 //!
 //! [`Worker`] owns components and calls them in order. A component has its own state and returns
 //! what the worker must do; it never calls the worker.
@@ -84,7 +84,6 @@ pub(crate) struct WorkerSetup {
     pub(crate) disks: Option<DiskPorts>,
 }
 
-/// A worker thread.
 pub(crate) struct Worker {
     index: u16,
     clock: Clock,

@@ -1,7 +1,7 @@
 //! How the memory of queues is divided among the faces of a worker thread.
 //!
 //! Each thread has an equal share of the router's memory, and threads share no counters. Three
-//! budgets limit what all faces of a thread hold together:
+//! budgets limit the memory of all faces of a thread together:
 //!
 //! | budget | share of `memory_max` | over budget |
 //! |---|---|---|
@@ -26,8 +26,8 @@
 //! and uses 2; the third (11-2)/2 = 4.5 and has 6, so L = 4.5 KiB. The two long queues are cut to
 //! 4.5 KiB each, and all use 1 + 2 + 4.5 + 4.5 = 12 KiB.
 //!
-//! It must never take packets from a face whose queue is short because another face's queue is
-//! long, and never cut a frame of a stream that has been sent in part.
+//! It must never take packets from a short queue because another face's queue is long. It must
+//! never cut a frame of a stream that has been sent in part.
 
 use weir_base::Instant;
 
@@ -129,7 +129,7 @@ impl MemoryBudgets {
     }
 
     /// Cuts the longest queues to one length. If their oldest frames alone exceed the budget,
-    /// returns connections to close: those that have accepted nothing for longest.
+    /// returns connections to close, first those that are blocked for longest.
     #[cold]
     pub(super) fn shed_egress(&mut self, faces: &mut FaceTable) -> Vec<u32> {
         let queues = faces.iter().map(|(slot, face)| (face.counted.egress, slot));
@@ -167,8 +167,8 @@ impl MemoryBudgets {
         }
     }
 
-    /// Selects connections to close because of incomplete packets: those that have sent nothing for
-    /// longest.
+    /// Selects connections to close when incomplete packets use too much memory. The connections
+    /// that have been silent for longest come first.
     #[cold]
     pub(super) fn connections_to_shed(&self, faces: &FaceTable) -> Vec<u32> {
         let waiting = faces.iter().filter(|(_, face)| face.counted.connection > 0);

@@ -304,8 +304,8 @@ impl Faces {
         Some((face, socket.or(own)?))
     }
 
-    /// Activates a face that came from another thread: it sends what waits and sets its timers at
-    /// the end of the turn. Its partial packets are counted now.
+    /// Activates a face that came from another thread, and counts its partial packets. At the end
+    /// of the turn, the face sends its queue and sets its timers.
     pub(super) fn resume_moved(&mut self, slot: u32) {
         self.mark_dirty(slot);
         if let Some(face) = self.table.at(slot)
