@@ -71,7 +71,6 @@ pub(crate) enum Role {
     Producer(ProducerSettings),
 }
 
-/// The options of a socket.
 #[derive(Clone)]
 pub(crate) struct Options {
     /// The router's address; `None`: the default.

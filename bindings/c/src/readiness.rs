@@ -150,7 +150,6 @@ impl Readiness {
         })
     }
 
-    /// Whether the socket is open.
     pub(crate) fn is_open(&self) -> bool {
         self.state().descriptor.is_some()
     }

@@ -286,7 +286,6 @@ impl FetchState {
     }
 }
 
-/// The state of a stream.
 struct StreamState {
     /// `None` while a caller waits, because the caller has taken it.
     fetch: Mutex<Option<FetchState>>,

@@ -2,9 +2,9 @@
 //! after.
 //!
 //! `cargo run --release -p weir-benches --bin hostile` builds the program; `WEIR_BIN` names another
-//! one, such as an older version. Each attack has a new router. It reports the goodput of an honest
-//! `weir get` over the Unix socket and over UDP, the slowest 1 % of management commands, each over
-//! a new connection, and the router's resident memory.
+//! one, such as an older version. Each attack has a new router. The report has the goodput of an
+//! honest `weir get` over the Unix socket and over UDP, and the router's resident memory. It also
+//! has the time that 99 % of management commands stay below, each over a new connection.
 //!
 //! The last attack is on a `weir controller`.
 //!
