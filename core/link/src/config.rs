@@ -23,8 +23,8 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// NFD's defaults for Unix and TCP faces, without fragments. A frame may be longer than the
-    /// largest packet by a PIT token. Only peers that sent a token receive one.
+    /// NFD's defaults for Unix and TCP faces, without fragments. A PIT token may make a frame
+    /// longer than the largest packet. Only peers that sent a token receive one.
     pub fn stream() -> Self {
         Self {
             codec: CodecConfig {
@@ -66,7 +66,7 @@ impl LinkConfig {
         config
     }
 
-    /// Raises values that are too small to the smallest possible ones.
+    /// Raises an MTU that is too small to [`MTU_MIN`].
     pub(crate) fn sanitized(mut self) -> Self {
         self.codec.mtu = self.codec.mtu.max(MTU_MIN);
         self

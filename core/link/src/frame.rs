@@ -14,7 +14,7 @@ pub struct Frame {
     prefix: [u8; FRAME_PREFIX_MAX],
     prefix_len: u8,
     payload: Packet,
-    /// The number under which reliability acknowledges it, or [`UNNUMBERED`].
+    /// The TxSequence of the frame, or [`UNNUMBERED`].
     tx_sequence: u64,
 }
 

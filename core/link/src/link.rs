@@ -150,10 +150,10 @@ impl Link {
         }
     }
 
-    /// Joins ready Interests into runs if the other end accepts them, and queries the other end if
-    /// needed. Drivers call this before they pass frames to a socket; without it, they send single
-    /// Interests. The `begun` oldest frames stay as they are, because a part of them may have been
-    /// sent.
+    /// Joins ready Interests into runs if the peer accepts them, and sends the peer a question if
+    /// needed. Drivers call this before they pass frames to a socket. Without this call, they send
+    /// single Interests. The `begun` oldest frames stay as they are, because a part of them may
+    /// have been sent.
     #[inline]
     pub fn gather_runs(&mut self, begun: usize) {
         if self.offers.is_some() && !self.is_egress_empty() && !self.is_reliable() {
@@ -161,7 +161,8 @@ impl Link {
         }
     }
 
-    /// Whether frames may be [joined](Self::gather_runs), so that it pays to collect several.
+    /// Whether frames may be [joined](Self::gather_runs). If so, drivers should collect several
+    /// frames.
     #[inline]
     pub fn has_runs(&self) -> bool {
         self.offers.is_some()
@@ -173,7 +174,7 @@ impl Link {
         let now = egress.now();
         let (span, may_query) = (offers.span(now), offers.may_query(now));
         let mut offer = None;
-        // A run that may not be sent yet is a reason to query the other end.
+        // A run that may not be sent yet is a reason to send the peer a question.
         if span > 0 || may_query {
             let (runs, interests) = egress.gather(begun, span, config.codec.mtu);
             if span > 0 {

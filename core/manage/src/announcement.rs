@@ -21,6 +21,7 @@ pub(crate) struct Announcement {
 
 impl Announcement {
     pub(crate) fn of(data: &DataView<'_>, now_unix_ms: u64) -> Option<Self> {
+        // The name is `<prefix>/32=PA/<version>/<segment>`.
         let prefix_components = data.name.component_count().checked_sub(3)?;
         let suffix = |at: usize| data.name.component(prefix_components + at);
         let is_announcement = data.content_type == CONTENT_TYPE_PREFIX_ANNOUNCEMENT
@@ -42,6 +43,7 @@ impl Announcement {
                 _ => element.skip().ok()?,
             }
         }
+        // The route must not outlive the announcement.
         let expiration_ms = expiration_ms?.min(valid_for_ms);
         Some(Self { prefix: data.name.prefix(prefix_components).to_name(), expiration_ms })
     }

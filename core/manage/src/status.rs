@@ -19,11 +19,9 @@ fn is_face_element(typ: u32) -> bool {
 /// The description of a face.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaceInfo {
-    /// Its identifier.
     pub face_id: FaceId,
     /// Remote FaceUri.
     pub uri: String,
-    /// Local FaceUri.
     pub local_uri: String,
     /// Local or not.
     pub scope: FaceScope,
@@ -44,21 +42,13 @@ pub struct FaceInfo {
 /// Packets and bytes that a face has received and sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceCounters {
-    /// Interests received.
     pub in_interests: u64,
-    /// Data received.
     pub in_data: u64,
-    /// Nacks received.
     pub in_nacks: u64,
-    /// Interests sent.
     pub out_interests: u64,
-    /// Data sent.
     pub out_data: u64,
-    /// Nacks sent.
     pub out_nacks: u64,
-    /// Bytes received.
     pub in_bytes: u64,
-    /// Bytes sent.
     pub out_bytes: u64,
     /// Weir's own: frames received with several Interests.
     pub in_runs: u64,
@@ -117,7 +107,6 @@ codec! {
 /// A notification of `/localhost/nfd/faces/events`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaceEventNotification {
-    /// What happened.
     pub kind: FaceEventKind,
     /// The face. Its marking settings and MTU are not sent.
     pub info: FaceInfo,
@@ -143,7 +132,6 @@ record! {
     uri_scheme: Option<String> = URI_SCHEME "UriScheme";
     /// Remote FaceUri.
     uri: Option<String> = URI "Uri";
-    /// Local FaceUri.
     local_uri: Option<String> = LOCAL_URI "LocalUri";
     /// Local or not.
     scope: Option<FaceScope> = FACE_SCOPE "FaceScope";
@@ -275,17 +263,11 @@ pub struct GeneralStatus {
     pub measurements_entries: u64,
     /// Data stored.
     pub cs_entries: u64,
-    /// Interests received.
     pub in_interests: u64,
-    /// Data received.
     pub in_data: u64,
-    /// Nacks received.
     pub in_nacks: u64,
-    /// Interests sent.
     pub out_interests: u64,
-    /// Data sent.
     pub out_data: u64,
-    /// Nacks sent.
     pub out_nacks: u64,
     /// PIT entries that ended with Data.
     pub satisfied_interests: u64,

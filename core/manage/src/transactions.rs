@@ -110,7 +110,7 @@ impl Transactions {
         self.pending.retain(|_, pending| pending.deadline > now);
     }
 
-    /// When the next one expires.
+    /// When the next transaction expires.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.pending.values().map(|pending| pending.deadline).min()
     }

@@ -24,7 +24,7 @@ pub(crate) struct PrefixTable<T> {
     count_by_length: [u32; PREFIX_COMPONENTS_MAX + 1],
     /// Bit `n` is set while a prefix of `n` components exists, `n >= 1`.
     lengths: u64,
-    /// Hash bits of the first components of all prefixes so far.
+    /// Hash bits of the first components of all prefixes. The bits of removed prefixes stay.
     first_components: u64,
 }
 
@@ -56,7 +56,8 @@ impl<T> PrefixTable<T> {
         self.root.as_ref()
     }
 
-    /// Whether a non-empty prefix may match `name`. `false` is certain and takes no hash.
+    /// Whether a non-empty prefix may match `name`. `false` is certain. The check needs no hash of
+    /// the name.
     #[inline]
     pub(crate) fn may_match(&self, name: NameView<'_>) -> bool {
         self.first_components & first_component_bit(name) != 0

@@ -34,7 +34,7 @@ pub(crate) struct OutRecord {
     pub(crate) sent_at: Instant,
     pub(crate) expiry: Instant,
     pub(crate) nacked: Option<NackReason>,
-    /// For the measurements of the upstream, until the flight ends.
+    /// Identifies this flight in the measurements of the upstream, until it ends.
     pub(crate) flight: Flight,
     /// State of the strategy for this upstream; 0 at first.
     pub(crate) strategy_state: u64,
@@ -47,7 +47,7 @@ impl OutRecord {
     }
 }
 
-/// Records of any number and state, in lists.
+/// Lists for records that do not fit into the entry itself: several, or in another state.
 #[derive(Default)]
 pub(crate) struct RecordLists {
     pub(crate) downstreams: Vec<InRecord>,

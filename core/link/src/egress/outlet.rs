@@ -28,8 +28,8 @@ pub struct Outgoing {
 const DETACH_BYTES_MAX: usize = 512;
 
 impl Outgoing {
-    /// Copies an Interest of usual size out of its receive block. It would keep the whole block in
-    /// use while it waits.
+    /// Copies an Interest of usual size out of its receive block. Otherwise it would keep the whole
+    /// block in use while it waits.
     #[must_use]
     pub fn detached(mut self) -> Self {
         if self.packet.len() <= DETACH_BYTES_MAX {

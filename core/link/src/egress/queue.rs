@@ -94,7 +94,7 @@ impl Egress {
     }
 
     fn has_room_for(&self, wire_len: usize, config: &EgressConfig) -> bool {
-        // One limit for both places where packets wait.
+        // One limit covers both the discipline and the ready frames.
         let waiting = self.ready.load().charged_bytes + self.discipline_load().charged_bytes;
         waiting + Load::charge_of(wire_len) <= config.queue_bytes_max
     }
@@ -111,7 +111,7 @@ impl Egress {
         self.refill(context);
     }
 
-    /// The socket has taken frames.
+    /// Polls the discipline, because the socket has taken frames.
     #[inline]
     pub(crate) fn refill(&mut self, context: Context<'_>) {
         if self.discipline.is_some() {

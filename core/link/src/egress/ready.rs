@@ -77,10 +77,12 @@ impl ReadyQueue {
     /// reports whether there is a run.
     pub(crate) fn gather(&mut self, begun: usize, span: u8, mtu: usize) -> (u64, u64) {
         let (mut runs, mut interests) = (0, 0);
+        // A detached frame has already waited for the socket.
         let mut at = self.detached.max(begun);
         // Frames are compacted in place: `at` reads, and `kept` writes.
         let mut kept = at;
         while at < self.frames.len() {
+            // Without permission to send runs, the smallest span shows whether there is one.
             let found = runs::find_run(self.frames.range(at..), span.max(2), mtu);
             let count = found.map_or(1, |found| found.interests);
             if let Some(found) = found {

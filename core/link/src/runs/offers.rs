@@ -7,33 +7,33 @@ const RENEW_NS: u64 = NS_PER_S;
 const LIFETIME_NS: u64 = 4 * NS_PER_S;
 /// Each unanswered question doubles the wait for the next one, at most this many times.
 const DOUBLINGS_MAX: u32 = 6;
-/// How often the initiating end announces runs without being asked.
+/// Maximum number of announcements by the initiating end, while the peer has not sent an offer.
 const ANNOUNCEMENTS_MAX: u8 = 3;
 
-/// Whether one frame may carry several Interests (`docs/run-interests.md`), and which end mentions
-/// this first.
+/// Whether one frame may carry several Interests (`docs/run-interests.md`), and which end sends the
+/// first offer.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunsConfig {
     /// Runs are neither sent nor accepted.
     #[default]
     Off,
-    /// Runs are accepted, and are sent to a peer that has mentioned them. Other peers notice
-    /// nothing.
+    /// Runs are accepted. They are sent only to a peer that has sent an offer. Other peers see no
+    /// difference.
     Accept,
-    /// The same, and this end mentions them first.
+    /// As [`Self::Accept`], and this end sends the first offer.
     Initiate,
 }
 
-/// The state of negotiation about runs with the other end of a link.
+/// The state of the negotiation about runs with the peer.
 #[derive(Debug)]
 pub(crate) struct Offers {
     is_initiator: bool,
-    /// The other end has mentioned runs.
+    /// The peer has sent an offer.
     is_known: bool,
-    /// A random number that answers must repeat. Otherwise anyone who can forge the other end's
-    /// address could direct runs to a program that does not know them.
+    /// A random number that answers must repeat. Otherwise an attacker who forges the peer's
+    /// address could make this end send runs to a program that does not know them.
     cookie: u32,
-    /// The span of runs that the other end accepts until [`Self::until`].
+    /// The span of runs that the peer accepts until [`Self::until`].
     span: u8,
     until: Instant,
     /// The earliest time of the next question.
@@ -64,7 +64,7 @@ impl Offers {
         if now < self.until { self.span } else { 0 }
     }
 
-    /// Whether it is time to ask, if there is a run to send.
+    /// Whether this end may send a question now, if there is a run to send.
     pub(crate) fn may_query(&self, now: Instant) -> bool {
         (self.is_initiator || self.is_known) && self.query_at <= now
     }
@@ -75,7 +75,7 @@ impl Offers {
         RunOffer { span_max: RUN_SPAN_MAX, question: self.cookie, answer: 0 }
     }
 
-    /// The announcement of an initiating end, so that the other end may ask.
+    /// The announcement of an initiating end, if one is due. The peer may then send a question.
     pub(crate) fn announce(&mut self, now: Instant) -> Option<RunOffer> {
         let is_due = self.is_initiator
             && !self.is_known
@@ -94,7 +94,7 @@ impl Offers {
         (self.unanswered, self.announcements, self.announce_at) = (0, 0, Instant::ZERO);
     }
 
-    /// Handles an offer of the other end. Returns the reply, if it requested one.
+    /// Handles an offer of the peer. Returns the reply, if the offer contains a question.
     pub(crate) fn on_offer(&mut self, now: Instant, offer: RunOffer) -> Option<RunOffer> {
         self.is_known = true;
         if offer.answer == self.cookie {
