@@ -10,16 +10,16 @@ use weir_runtime::is_kept_ignored;
 
 /// Signals that stop a command.
 const STOP_SIGNALS: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
-/// Signals without effect. By default they would kill the process without a message. Without
-/// SIGXFSZ, a write beyond the file size limit (`ulimit -f`) fails with EFBIG, which commands
-/// report like a full disk. SIGUSR1 and SIGUSR2 have no meaning. (Rust already ignores SIGPIPE.)
+/// Signals without effect. By default they would kill the process without a message. With a handler
+/// for SIGXFSZ, a write beyond the file size limit (`ulimit -f`) fails with EFBIG, and commands
+/// report it like a full disk. SIGUSR1 and SIGUSR2 have no meaning. (Rust already ignores SIGPIPE.)
 const IGNORED_SIGNALS: [i32; 3] = [SIGXFSZ, SIGUSR1, SIGUSR2];
 
 /// The signal that stopped the command, or 0.
 static RECEIVED_SIGNAL: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Installs handlers that do nothing for [`IGNORED_SIGNALS`]. Ignoring the signals instead would be
-/// inherited by child processes.
+/// Installs handlers that do nothing for [`IGNORED_SIGNALS`]. If the process ignored these signals
+/// instead, child processes would ignore them too.
 pub(crate) fn install_no_op_handlers() -> anyhow::Result<()> {
     for signal in IGNORED_SIGNALS {
         flag::register(signal, Arc::default()).context("cannot handle signals")?;

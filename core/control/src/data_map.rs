@@ -138,6 +138,7 @@ impl DataMap {
 
     /// Puts a plan into force. Returns the previous plan of the object.
     pub(crate) fn insert_plan(&mut self, active: ActivePlan) -> Option<ActivePlan> {
+        // This also subtracts the bytes and rules of the previous plan.
         let former = self.remove_plan(&active.plan.object.clone());
         for part in &active.plan.parts {
             let bytes = active.part_bytes(part);

@@ -228,6 +228,7 @@ impl Objects {
         let object = name.as_view().parent();
         places.find_map(|(.., id)| {
             let other = self.all[*id as usize].as_ref()?;
+            // Different files may have the same hash.
             let is_one = other.owner() == Some(owner) && other.name().as_view().parent() == object;
             is_one.then(|| other.file()).flatten()
         })
@@ -418,6 +419,7 @@ impl Objects {
         self.total_bytes = self.total_bytes + left - bytes;
         if is_empty {
             object.holders.swap_remove(at);
+            // The router may still hold the object in its other tier.
             if object.holders.iter().all(|held| held.router != router) {
                 self.drop_holdings(router, id);
             }
@@ -474,6 +476,7 @@ impl Objects {
         let is_it = |held: &Holding| held.router == router && held.tier == change.tier;
         let at = object.holders.iter().position(is_it).unwrap_or_else(|| {
             let segments = Segments::default();
+            // There are many objects, so do not allocate more than needed.
             object.holders.reserve_exact(1);
             object.holders.push(Holding { router, tier: change.tier, segments });
             object.holders.len() - 1

@@ -58,6 +58,7 @@ impl Segments {
             Ranges::One(from, to)
                 if first <= to.saturating_add(1) && *from <= last.saturating_add(1) =>
             {
+                // The ranges overlap or are adjacent, so they merge.
                 self.0 = Ranges::One(first.min(*from), last.max(*to));
             }
             Ranges::One(from, to) => {
@@ -76,6 +77,7 @@ impl Segments {
             Ranges::None => {}
             Ranges::One(from, to) if range.end() < from || *to < *range.start() => {}
             Ranges::One(from, to) => {
+                // `normalize` makes the set compact again if at most one range is left.
                 let mut left = RangeInclusiveSet::new();
                 left.insert(*from..=*to);
                 left.remove(range);

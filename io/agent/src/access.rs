@@ -47,6 +47,7 @@ impl Access {
         if self.token.as_deref().is_some_and(|token| token.contains(|c: char| c.is_control())) {
             return Err(AgentError::Token);
         }
+        // Check all addresses, as the token may be sent to each of them.
         let mut is_plain = true;
         for url in self.urls() {
             let uri = uri(url).ok_or_else(|| AgentError::Url(url.clone()))?;

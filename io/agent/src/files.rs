@@ -135,7 +135,7 @@ impl Files {
     }
 
     /// Withdraws files, then registers others, in a thread of its own. It retries with growing
-    /// waits until the controller has answered, and calls `tell` with the progress.
+    /// waits until the controller has answered, and calls `on_event` with the progress.
     pub fn register_in_background(
         &self,
         files: Vec<File>,

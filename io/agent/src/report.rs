@@ -42,6 +42,7 @@ impl ReportBuilder {
         let is_local = |status: &&FaceStatus| status.info.scope == FaceScope::Local;
         let local: BTreeSet<FaceId> =
             faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
+        // A prefix with a route to a local face has a producer at this router.
         let prefixes = routes.iter().filter(|entry| {
             let leads_here = entry.routes.iter().any(|route| local.contains(&route.face_id));
             leads_here && !is_local_scope(&entry.name)
@@ -69,6 +70,7 @@ impl ReportBuilder {
         for status in faces.iter().filter(|status| status.info.scope == FaceScope::NonLocal) {
             let bytes = status.counters.in_bytes + status.counters.out_bytes;
             let before = self.face_bytes.get(&status.info.face_id);
+            // A load needs two readings, so the first report of a face has none.
             let load_bps = match (since, before) {
                 (Some(since), Some(before)) if !since.is_zero() => {
                     (bytes.saturating_sub(*before) as f64 * 8.0 / since.as_secs_f64()) as u64

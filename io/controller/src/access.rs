@@ -41,6 +41,7 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, ErrorResponse> {
         };
         ErrorResponse::new(status, error.to_string())
     })?;
+    // Move the connection out of the anonymous slots, where others could evict it.
     if let Some(place) = parts.extensions.get::<Arc<ConnectionSlot>>() {
         place.mark_authenticated();
     }

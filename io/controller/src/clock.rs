@@ -35,7 +35,7 @@ impl Clock {
     }
 }
 
-/// The system's wall clock. An error of it affects only the expiry of tokens and displayed times.
+/// The system's wall clock. A wrong clock affects only the expiry of tokens and displayed times.
 /// No other decision depends on it, or on times that another clock has written.
 #[derive(Clone, Debug, Default)]
 pub struct WallClock {

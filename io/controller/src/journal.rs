@@ -201,6 +201,7 @@ impl Journal {
     ) {
         let mut batches = 0_u64;
         loop {
+            // Read this before the batch: all records that were queued before the stop are written.
             let is_last = *stopping.borrow();
             match self.write_batch(database, run).await {
                 Ok(0) if is_last => return,

@@ -208,6 +208,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let config = file.to_config()?;
     let database = config.database.clone();
+    // Before the start, so that a signal during the start is not lost.
     let mut signals = Signals::new(signals::stop_signals()).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
     print(&ready_line(&server.url(), &database.to_string(), args.json))?;
@@ -263,6 +264,7 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
             }
         }
         TokenCommand::Remove { id } => {
+            // A whole token contains its ID between `weir-` and the next hyphen.
             let id = id.strip_prefix("weir-").unwrap_or(&id).split('-').next().unwrap_or_default();
             if !weir_controller::remove_token(&database, id)? {
                 bail!("there is no token {id}; list them with `weir controller token list`");

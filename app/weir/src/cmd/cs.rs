@@ -139,6 +139,7 @@ fn configure(
         }
     }
     let parameters = ControlParameters {
+        // The protocol counts the capacity in packets.
         capacity: capacity.map(|size| size.bytes.div_ceil(STORE_PACKET_BYTES)),
         flags: (mask != 0).then_some(flags),
         mask: (mask != 0).then_some(mask),

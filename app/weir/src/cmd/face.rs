@@ -241,6 +241,7 @@ pub(crate) fn create_face(
     let uri = canonical_uri(uri)?;
     let parameters = ControlParameters { uri: Some(uri.clone()), ..parameters };
     let response = client.send_command(Command::FacesCreate, &parameters)?;
+    // 409 means that a face to this address exists; the body describes it.
     let is_new = response.code == 200;
     if !is_new && response.code != 409 {
         return Err(explain_response(&response).context(format!("cannot create a face to {uri}")));

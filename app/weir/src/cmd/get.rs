@@ -211,6 +211,7 @@ impl Args {
                 controller: self.pipeline.controller,
                 constants: self.pipeline.constants,
                 window: self.window,
+                // A fixed window may be larger than the default maximum.
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
                 chunk_segments: self.chunk,
                 ..ConsumerConfig::default()

@@ -353,6 +353,7 @@ impl KeyContext {
                 yes_no(is_default),
                 key.path.display(),
             );
+            // All certificates of a key contain the same public key.
             if let Some(first) = certificates.first() {
                 text += &format!("\npublic key {}", digest_text(first));
             }
@@ -364,6 +365,7 @@ impl KeyContext {
     }
 
     fn export_certificate(&self, name: Option<Name>, output: Option<&Path>) -> anyhow::Result<()> {
+        // The name of a certificate selects exactly this one. Other names select a key.
         let certificate = match &name {
             Some(name) if weir_security::is_certificate_name(name.as_view()) => {
                 self.chain.certificate(name)?
@@ -444,6 +446,7 @@ impl KeyContext {
 
     fn trust(&self, file: &Path) -> anyhow::Result<()> {
         let certificate = read_certificate(file)?;
+        // An anchor that is not valid now would verify nothing.
         let now = weir_crypto::unix_time_s();
         ensure!(
             certificate.validity().contains(now),
@@ -540,6 +543,7 @@ impl KeyContext {
         certificate: &Certificate,
         output: Option<&Path>,
     ) -> anyhow::Result<()> {
+        // The JSON object contains the certificate, so do not print it twice.
         if self.json && output.is_none() {
             return print_json(&certificate_json(certificate));
         }
@@ -641,6 +645,7 @@ fn confirm(question: &str) -> anyhow::Result<bool> {
         std::io::stdin().is_terminal(),
         "no terminal for the confirmation; use --yes to delete the key without it"
     );
+    // Not on standard output, which may be a pipe.
     eprint!("{question} [y/N] ");
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

@@ -93,7 +93,8 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
     let mut octets = Vec::new();
     input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut octets).context("cannot read")?;
     ensure!(octets.len() as u64 <= INPUT_BYTES_MAX, "the input is larger than 256 MiB");
-    // No packet starts with a hexadecimal digit, so text cannot be confused with a binary packet.
+    // A binary Interest or Data starts with no hexadecimal digit. An LpPacket does (0x64 is `d`),
+    // but the Interest or Data inside contains bytes that are no digits.
     let is_text = |octet: &u8| octet.is_ascii_hexdigit() || octet.is_ascii_whitespace();
     if !octets.is_empty() && octets.iter().all(is_text) {
         octets = from_hex(&String::from_utf8_lossy(&octets))?;

@@ -221,9 +221,11 @@ impl Pinger<'_> {
             }
             if !is_all_sent && now >= send_at {
                 self.send(now)?;
+                // Count from the time that was due, so that delays do not add up.
                 send_at = send_at.plus_ns(u64::from(self.args.interval) * NS_PER_MS);
             }
             self.expire(now, timeout_ns)?;
+            // Wait until the next ping, the next timeout or the next check for a stop.
             let first = self.outstanding.values().map(|ping| ping.sent).min();
             let expiry = first.map(|sent| sent.plus_ns(timeout_ns));
             let tick = now.plus_ns(TICK_NS);

@@ -160,6 +160,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
+    // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
     let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &files, &stop)?;
     if let Some(repository) = &mut repository {
@@ -176,6 +177,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         registration.add(served.store.objects());
         registration.send_if_idle()?;
     }
+    // Otherwise no object is ever replaced or withdrawn.
     if watched.is_some() || repository.is_some() {
         served.store = served.store.with_lingering(args.linger(), files.clone());
     }
@@ -186,6 +188,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let is_over = AtomicBool::new(false);
     let (router, announcement) = (&args.router, args.announcement());
     let mut server = Server { router, announcement, served, stop: &stop, registrations };
+    // Without --watch, the second thread only accepts objects from other processes.
     let Some((watched, source, signing)) = watched else {
         let keep = |handover: &HandoverListener| {
             let repository = repository.as_mut().expect("the repository of the handover");

@@ -139,6 +139,7 @@ fn print_routes(
 }
 
 fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyhow::Result<()> {
+    // A number means an existing face. An address may need a new face.
     let (face, uri, is_new) = match add.face.parse() {
         Ok(number) => {
             let info = find_face(client, &FaceId(number).to_string())?.info;

@@ -304,6 +304,7 @@ pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok(SocketAddr::new(ip, DEFAULT_PORT));
     }
+    // A port alone means all IPv4 addresses.
     if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse::<u16>) {
         return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
     }

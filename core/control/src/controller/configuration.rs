@@ -93,6 +93,7 @@ impl ConfigurationSources<'_> {
                 }
             }
         }
+        // A shorter range has priority, so this rule refuses only what no rule above keeps.
         if !plan.parts.is_empty() {
             let (first, last) = (0, Segments::LAST_MAX);
             let retention = Retention::Refuse;

@@ -20,6 +20,7 @@ impl Database {
         sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
         let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \
                    AND (ends = 1 OR number NOT IN (SELECT MAX(number) FROM plans GROUP BY object))";
+        // Successive numbers of one controller are at most this step apart.
         let numbers = signed(plans.saturating_mul(NUMBER_STEP));
         sqlx::query(sql).bind(numbers).execute(&self.pool).await?;
         self.forget_withdrawn().await
@@ -27,6 +28,7 @@ impl Database {
 
     /// Removes the names of files withdrawn more than [`WITHDRAWN_KEPT`] changes ago.
     async fn forget_withdrawn(&self) -> Result<(), DatabaseError> {
+        // Only after another eighth of the limit, so that most calls delete nothing.
         let mut transaction = Transaction::begin(&self.pool).await?;
         let sql = "UPDATE numbers SET value = (SELECT value FROM numbers WHERE name = 'change') \
                    - $1 WHERE name = 'forgotten' AND value + $1 + $1 / 8 < \

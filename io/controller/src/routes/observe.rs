@@ -236,6 +236,7 @@ fn transfer_of(state: &ControllerState, plan: &Plan) -> Option<Transfer> {
     let file = state.controller.file(&plan.object).cloned()?;
     let mut held = state.controller.holdings(&plan.object);
     let keeps = |router: &str| plan.parts.iter().any(|part| part.router == router);
+    // Keepers first: `false` sorts before `true`.
     held.sort_by_key(|(router, _)| !keeps(router));
     let kept = plan.parts.iter().flat_map(|part| {
         let own = held.iter().filter(|(router, _)| *router == part.router);
@@ -275,6 +276,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overvi
         let events = app.database.audit(u64::MAX, SHOWN_EVENTS).await?;
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
     };
+    // Read the database before locking the state, so that decisions do not wait for it.
     let rows = rows.await;
     let health = Health::of(&app, rows.as_ref().err().map(DatabaseError::outage_cause));
     let (events, mut gone) = rows.unwrap_or_default();

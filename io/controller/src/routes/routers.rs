@@ -54,6 +54,7 @@ pub(super) async fn report(
         Ok::<_, ControlError>((registered, is_found))
     });
     let (registered, is_found) = registered?;
+    // Later reports change no row: the database only says which routers report here.
     if is_found {
         app.journal.push([Record::Router { name: router, seen_ms, body }]);
     }

@@ -38,6 +38,7 @@ impl Process {
         let errors = std::fs::File::create(&log)
             .with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        // Hold the lock during the spawn: otherwise `stop_all` could miss the new process.
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(!running.is_stopped, Interrupted(""));
         let child = command.spawn().with_context(|| format!("cannot start the {title}"))?;
@@ -163,6 +164,8 @@ impl Network {
         let after = self.store_hits()?;
         let mut served_by = BTreeMap::new();
         let mut left = number("segments")?;
+        // Count from the consumer towards the producer. A store also counts hits for metadata and
+        // retransmissions, so its share is at most the segments that are left.
         for (number, (after, before)) in after.iter().zip(before).enumerate().rev() {
             let hits = (after - before).min(left);
             left -= hits;

@@ -286,6 +286,7 @@ impl<'a> Fetch<'a> {
             return Some((job, error));
         }
         job.failed_version = Some(FailedVersion { version, error, attempts: times + 1 });
+        // Discard the listing of the failed version.
         job.listing = None;
         let pause_ns = VERSION_RETRY_PAUSE_NS << times;
         self.retries.push((monotonic_now().plus_ns(pause_ns), job));
@@ -309,6 +310,7 @@ impl<'a> Fetch<'a> {
         let (directory, name) = (folder.make()?, OsStr::from_bytes(name));
         let path = directory.path().join(name);
         let file = if self.args.follow_links && path.is_symlink() {
+            // The target of the link may be outside of the open directory.
             PartFile::new(resolve_link(&path)?)
         } else {
             PartFile::in_directory(directory, name)
@@ -452,6 +454,7 @@ impl DownloadHost for Fetch<'_> {
                 let is_latest = matches!(target, Target::Latest { .. });
                 Some(self.start(Job::new(name, JobDestination::Root, 0, is_latest), target))
             }
+            // A retry that is due comes before new entries.
             None => self.next_retry().or_else(|| self.next_entry()),
         }
     }
@@ -559,6 +562,7 @@ impl DownloadHost for Fetch<'_> {
             });
         } else if self.bar.is_none() {
             let idle = self.last_progress.elapsed();
+            // Of several downloads, name the oldest.
             let first = self.jobs.values().next().map(|job| &job.name);
             self.progress_log.report_if_due(|| match first {
                 Some(name) if idle >= ProgressLog::FIRST_REPORT_AFTER && bytes > 0 => format!(

@@ -105,6 +105,7 @@ impl Report {
             timeouts: self.stats.timeouts + stats.timeouts,
             nacks: self.stats.nacks + stats.nacks,
             marks: self.stats.marks + stats.marks,
+            // The other fields are those of the latest object.
             ..stats.clone()
         };
     }

@@ -208,6 +208,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
 }
 
 fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> {
+    // The arguments of `weir lab run` that each task of the job repeats.
     let mut arguments = vec![args.scenario.clone()];
     if args.common.smoke {
         arguments.push("--smoke".into());
@@ -237,6 +238,7 @@ fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> 
     let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
     let jobs = args.common.jobs.map(usize::from);
     let cores = jobs.unwrap_or(JobDivision::CORES_DEFAULT);
+    // Parallel runs with real processes would disturb each other.
     let jobs = jobs.unwrap_or(if session.arm == Arm::Real { 1 } else { cores });
     let division = JobDivision { parts, cores, jobs };
     let file = job_file(cluster, &session.scenario.header.id, &arguments, division);
@@ -277,6 +279,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         let folder = paper.record(&reproduction, &program.date)?;
         eprintln!("recorded in {}", folder.display());
     }
+    // Fail only now: a failed claim must not prevent the report and the record.
     fail_on_claims(&reproduction.claims)
 }
 
@@ -354,6 +357,7 @@ fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<
         }
         eprintln!("all events: {}", file.display());
     }
+    // A stopped run may end without an error, but it is not complete.
     if options.stop.load(Ordering::Relaxed) && done.is_ok() {
         return Err(SessionError::Run(RunError::Interrupted).into());
     }
