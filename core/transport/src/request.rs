@@ -101,7 +101,7 @@ impl Request {
             });
         }
         if self.path.is_some() {
-            // The request timed out: routers without a route are tried again, too.
+            // The request timed out, so routers that had no route are tried again, too.
             self.no_route_nacks = 0;
         }
         self.selectors.nonce = rng.next_u32();
@@ -192,7 +192,7 @@ impl Request {
                 other => FailReason::Nacked(other),
             });
         }
-        // A Nack is an answer, so this was no attempt without one.
+        // `sends` counts attempts without an answer, and a Nack is an answer.
         self.sends -= 1;
         self.path = None;
         // Another path may have a route.

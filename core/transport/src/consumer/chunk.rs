@@ -86,7 +86,7 @@ pub(crate) struct Chunk {
     pub(super) bytes: usize,
     /// The path of the last sending, its time, and its order on that path.
     pub(super) path: PathId,
-    /// That path was removed. Another path may have taken its number.
+    /// That path was removed. A new path may have the same number.
     pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
     pub(crate) send_order: u64,
@@ -98,7 +98,8 @@ pub(crate) struct Chunk {
     pub(super) nacked_count: u32,
     pub(super) nack_reason: NackReason,
     pub(super) no_route_rounds: u32,
-    /// It was sent again because later chunks had been answered.
+    /// It was found lost because later chunks had been answered. If its answer arrives after all,
+    /// the loss was false.
     pub(crate) is_presumed_lost: bool,
 }
 

@@ -82,7 +82,7 @@ impl Chunks {
         if index < first || index >= self.next_index {
             return None;
         }
-        // Some chunks are shorter, so it is at this position or soon after.
+        // Shorter chunks shift later ones, so the chunk is at this position or soon after.
         let at = (index / self.segments_max - first / self.segments_max) as usize;
         (at..self.chunks.len()).find(|&at| self.chunks[at].segments().contains(&index))
     }
@@ -106,8 +106,7 @@ impl Chunks {
             open_count: 0,
             ..chunk
         };
-        // Every chunk has the same number of words, even a short one: the words of a chunk follow
-        // from its position.
+        // Even a short chunk has `words` words, so a chunk's position gives that of its words.
         for word in 0..self.words as u64 {
             let start = (first + word * u64::from(u64::BITS)).min(end);
             let segments = start..(start + u64::from(u64::BITS)).min(end);

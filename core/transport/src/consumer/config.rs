@@ -26,14 +26,14 @@ pub struct ConsumerConfig {
     /// chunks, and all Interests of a chunk are sent together (paper chopcop, 3: chunks of 32
     /// packets). When a chunk is lost, only its missing segments are requested again.
     pub chunk_segments: u32,
-    /// Minimum time between decreases of a window, in nanoseconds, where round trips should not be
-    /// measured (paper nb-cache: 50 ms). `None`: one round trip.
+    /// Minimum time between two decreases of a window, in nanoseconds, independent of round trips
+    /// (paper nb-cache: 50 ms). `None`: one round trip.
     pub decrease_interval_ns: Option<u64>,
-    /// Whether an Interest is lost only when its lifetime ends, and neither by later answers nor by
-    /// a timeout (paper nb-cache).
+    /// Whether an Interest counts as lost only when its lifetime ends (paper nb-cache). Later
+    /// answers and the estimated timeout are then ignored.
     pub waits_for_lifetime: bool,
-    /// Whether lost segments are requested again. If not, each segment is requested once, and a
-    /// lost, refused or damaged one is reported as missed and skipped.
+    /// Whether lost segments are requested again. If not, each segment is requested once. A lost,
+    /// refused or damaged segment is then reported as missed and skipped.
     pub is_reliable: bool,
     /// Whether segments without an answer are set aside, so that all others are fetched before the
     /// fetch fails with [`Incomplete`](super::ConsumerError::Incomplete). If not, the first such
@@ -95,7 +95,7 @@ pub enum ReaderMode {
     InOrder,
 }
 
-/// What is verified, always as an operation of the driver.
+/// What is verified. The driver always carries it out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
     /// Signatures, and digests listed by a signed manifest.

@@ -31,8 +31,8 @@ use crate::request::{Nack, Request, RetryLimits};
 const DISCOVERY_TRIES: RetryLimits = RetryLimits { needs_route: true, ..SINGLE_TRIES };
 /// Retry limits of a request that only a router's store may answer: 1 + 2 s.
 const STORED_TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 1, needs_route: false };
-/// After the first segment, the probe waits for the manifest this many round trips, and at least
-/// this long.
+/// After the first segment has arrived, the probe waits this many round trips for the manifest, but
+/// at least `MANIFEST_WAIT_MIN_NS`.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
 const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 
@@ -59,8 +59,8 @@ enum Stage {
     Version {
         is_stored: bool,
     },
-    /// The metadata are being verified; `None`: the producer answered that the object does not
-    /// exist.
+    /// The metadata are being verified. `None`: the producer's answer that the object does not
+    /// exist is.
     Verifying {
         metadata: Option<Metadata>,
         is_stored: bool,
@@ -211,7 +211,8 @@ impl Discovery {
                 Err(ManifestError::Malformed) if !is_refusal => Step::BadManifest,
                 _ => self.without_manifest(),
             },
-            // Routers may have cached it before this version existed.
+            // Routers may have cached this refusal before the version existed. A fresh request
+            // bypasses them, once.
             Purpose::FirstSegment if is_refusal => match request.to_fresh_request(now) {
                 Some(again) => {
                     self.requests.add(Purpose::FirstSegment, again);
@@ -234,6 +235,7 @@ impl Discovery {
         let Stage::Version { is_stored } = self.stage else { return Step::Wait };
         let object = self.target.name();
         if data.is_nack() {
+            // A stored refusal counts like no answer. The producer's own must be verified first.
             if is_stored {
                 return self.on_request_failed(now, Purpose::Version, FailReason::NoRoute);
             }
@@ -241,7 +243,7 @@ impl Discovery {
             return Step::Verify { index: METADATA_INDEX, incoming };
         }
         if let Target::Prefix { .. } = self.target {
-            // The Data is a segment, or the whole object.
+            // Any Data below the prefix shows the version. It is a segment, or the whole object.
             let is_whole = data.name.last().is_none_or(|last| last.as_segment().is_none());
             let versioned = if is_whole { data.name } else { data.name.parent() }.to_name();
             let mut metadata = Metadata::new(versioned);
@@ -327,10 +329,11 @@ impl Discovery {
         }
     }
 
-    /// The manifest part was not usable, for the `times`-th time. Another copy is requested a few
-    /// times; then the object counts as one without a manifest.
+    /// The manifest part was not usable, for the `times`-th time. Requests another copy a few
+    /// times. After that, continues as if the object had no manifest.
     pub(super) fn on_bad_manifest(&mut self, now: Instant, times: u32) -> Step {
         let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
+        // The bad part may have stated a wrong number of levels, so the probe begins again at 1.
         (*level, *has_part) = (1, true);
         if times > BAD_COPIES_MAX {
             return self.without_manifest();
@@ -365,8 +368,8 @@ impl Discovery {
         let held = held.take();
         self.requests.clear();
         self.stage = Stage::Over;
-        // With two levels the first segment must wait for parts of both. It could fill the buffer
-        // that these parts need, so it is dropped.
+        // With two levels the first segment must wait for a part of each. In the meantime it could
+        // fill the buffer that these parts need, so it is dropped and requested again.
         let is_of_use = manifest.is_none_or(|shape| shape.levels == 1);
         let first_segment = held.filter(|_| is_of_use).map(|(incoming, _)| incoming);
         Step::Begin { manifest, first_segment }
@@ -394,13 +397,14 @@ impl Discovery {
         let (question, result) = self.requests.on_nack(interest, nack, now)?;
         Some(match (question, result) {
             (_, Err(give_up)) => self.on_request_failed(now, question, give_up),
-            // Another path may have it.
+            // Another path may have an answer.
             (_, Ok(false)) => Step::Wait,
             // Duplicate says nothing about the manifest. Any other reason means that there is none.
             (Purpose::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
                 self.without_manifest()
             }
-            // The producer may be starting up, so a store is acceptable.
+            // The producer may be starting up. If stale metadata are acceptable, stores are queried
+            // at once.
             (Purpose::Version, Ok(true))
                 if nack.reason == NackReason::NoRoute && self.can_query_stores() =>
             {
@@ -445,7 +449,7 @@ impl Discovery {
     fn on_request_failed(&mut self, now: Instant, question: Purpose, reason: FailReason) -> Step {
         match (question, &self.stage) {
             (Purpose::Manifest, _) => return self.without_manifest(),
-            // No store has it: wait for the producer again.
+            // No store has the metadata, so only the producer can answer.
             (Purpose::Version, Stage::Version { is_stored: true })
                 if reason == FailReason::NoRoute =>
             {

@@ -99,6 +99,8 @@ impl Layout {
 
     pub(crate) fn packet_at(&self, index: u64) -> PacketId {
         let Some(shape) = self.manifest else { return PacketId::Segment(index) };
+        // Descends from the highest level. The first index of a part's range is the part itself,
+        // and its children follow in order.
         let mut level = shape.levels;
         let (mut number, mut rest) = (index / indices(shape, level), index % indices(shape, level));
         while level > 0 && rest > 0 {
@@ -132,8 +134,8 @@ impl Layout {
         }
     }
 
-    /// The level and number under which a manifest part of the next level lists a packet; level 0
-    /// for segments. `None` for packets verified by their signature.
+    /// The level and number of a packet that a manifest part of the next level lists. Segments have
+    /// level 0. `None` for packets verified by their signature.
     pub(crate) fn manifest_position(&self, packet: PacketId) -> Option<(u8, u64)> {
         match (packet, self.manifest?) {
             (PacketId::Segment(segment), _) => Some((0, segment)),
@@ -240,7 +242,7 @@ impl Layout {
     }
 }
 
-/// Number of indices of a full part of a level and everything below it; 1 for level 0, a segment.
+/// How many indices a full part of a level and everything below it have. A segment, level 0, has 1.
 fn indices(shape: ManifestShape, level: u8) -> u64 {
     (0..level).fold(1, |below, _| 1 + shape.digests_per_part() * below)
 }
@@ -248,7 +250,8 @@ fn indices(shape: ManifestShape, level: u8) -> u64 {
 /// The index of a manifest part, or, at level 0, of a segment.
 fn index_of_part(shape: ManifestShape, PartId { level, number }: PartId) -> u64 {
     let first = number.saturating_mul(shape.segments_below(level));
-    // Before it are the segments before its own, the parts that list those, and the parts above it.
+    // Before it come all earlier segments, the parts that list them, and the parts above its own
+    // first segment.
     (1..=shape.levels).fold(first, |index, other| {
         let parts = first / shape.segments_below(other) + u64::from(other > level);
         index.saturating_add(parts)

@@ -11,8 +11,8 @@ use super::target::{PacketId, RangeId};
 
 /// The index of metadata, which are not in the fetch order.
 pub(crate) const METADATA_INDEX: u64 = u64::MAX;
-/// While the manifest's shape is unknown, the first parts of its levels have the indices from here
-/// to that of metadata.
+/// While the manifest's shape is unknown, the first part of each level has an index between this
+/// one and that of metadata.
 const PROBES_FROM: u64 = METADATA_INDEX - LEVELS_MAX as u64;
 
 /// The index of the first part of a level while the manifest's shape is unknown.

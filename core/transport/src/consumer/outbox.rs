@@ -81,7 +81,7 @@ pub enum ConsumerEvent {
         /// It may hold more.
         is_partial: bool,
     },
-    /// The number of the last segment is known, or corrected; not verified.
+    /// The number of the last segment is known, or corrected. It is not verified.
     LastSegment(u64),
     /// The driver must decide whether to trust a signer, and answer with
     /// [`ConsumerInput::Key`](super::ConsumerInput::Key). The rest continues meanwhile.

@@ -161,8 +161,8 @@ impl Ranges {
     }
 
     /// Cancels the range of segment `index`, unless it was cancelled before. Returns the range and
-    /// its indices before `asked_end`. Nothing has been requested from there on, so the range ends
-    /// there and the later ones move up.
+    /// its indices before `asked_end`. From there on nothing was requested, so the range is cut
+    /// there, and later ranges move up.
     pub(crate) fn cancel(&mut self, index: u64, asked_end: u64) -> Option<(RangeId, Range<u64>)> {
         debug_assert!(index < asked_end);
         let at = self.at(index)?;

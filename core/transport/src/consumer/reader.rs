@@ -1,4 +1,5 @@
-//! Segments that wait for the reader: in order or not, never more than it requested.
+//! Segments that wait for the reader. Delivers them in order or as they arrive, never more than the
+//! reader requested.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -57,7 +58,7 @@ impl Reader {
         self.unread
     }
 
-    /// Sets the first index, or the next one when everything has been delivered.
+    /// Sets the next index to deliver: at the start, or when everything has been delivered.
     pub(crate) fn start_at(&mut self, index: u64) {
         debug_assert!(self.entries.is_empty());
         self.base_index = index;

@@ -14,7 +14,8 @@ pub struct ConsumerStats {
     pub interests: u64,
     /// How many of the Interests had been sent before.
     pub retransmissions: u64,
-    /// Losses found because later Interests had been answered.
+    /// Losses found because later Interests had been answered, or because no packet arrived for a
+    /// while (probe timeout).
     pub losses: u64,
     pub timeouts: u64,
     pub nacks: u64,
@@ -61,7 +62,8 @@ impl ConsumerStats {
 pub struct PathStats {
     /// Interests sent for segments.
     pub interests: u64,
-    /// Chunks found lost because later ones had been answered.
+    /// Chunks found lost because later ones had been answered, or because no packet arrived for a
+    /// while (probe timeout).
     pub losses: u64,
     /// Chunks that timed out.
     pub timeouts: u64,

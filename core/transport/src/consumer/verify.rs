@@ -47,7 +47,7 @@ use crate::PathId;
 
 /// Upper bound of signers of one object.
 const SIGNERS_MAX: usize = 16;
-/// How often one packet is requested again because it failed verification.
+/// How often a packet that failed verification is requested again.
 pub(super) const BAD_COPIES_MAX: u32 = 4;
 /// Upper bound of segments of an object: each takes 32 bytes of memory while its manifest part is
 /// awaited.
@@ -329,15 +329,15 @@ impl VerifyQueue {
             (Verification::Signatures, Some(DigestLookup::Unknown)) => {
                 return VerifyOutcome::Unlisted(incoming);
             }
-            // The manifest is complete for this index, so no other copy can pass.
+            // The part that would list this packet is verified and does not, so no copy can pass.
             (Verification::Signatures, Some(DigestLookup::Absent)) => {
                 return VerifyOutcome::Unrecoverable("the manifest does not list it".to_string());
             }
             (Verification::Signatures, None) => {
                 match self.signer_of(&incoming.packet, &mut out.events) {
                     SignerState::By(verifier) => {
-                        // A good signature on a manifest part makes its signer acceptable for all
-                        // packets that it lists.
+                        // The signer of a manifest part counts as the signer of all packets that
+                        // the part lists.
                         signer = (!is_segment).then(|| verifier.clone());
                         match inventory.digest_of_sole(id, incoming.last_segment) {
                             Some(digest) => Check::Content { digest, signer: verifier },
@@ -356,7 +356,7 @@ impl VerifyQueue {
             }
         };
         let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
-        // A driver that stores segments itself needs no copy here.
+        // Without a reader, the driver stores segments itself, and no copy is needed here.
         let kept = (!is_segment || self.has_reader).then(|| packet.clone());
         let pending =
             PendingVerification { index, last_segment, content_bytes, packet: kept, signer };
@@ -423,7 +423,7 @@ impl VerifyQueue {
         }
         let PendingVerification { index, last_segment, content_bytes, packet, signer } =
             self.pending.remove(op.0);
-        // Its range was cancelled while the driver verified it.
+        // The range of the packet was cancelled while the driver verified it.
         if !inventory.is_wanted(index) {
             return Some((index, VerifyOutcome::Cancelled));
         }

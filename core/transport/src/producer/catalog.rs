@@ -24,10 +24,10 @@ pub enum Answer {
         segment: u64,
     },
     Packet(Packet),
-    /// When the segment is made, which will happen: the Interest waits for its lifetime, and the
-    /// application is not notified.
+    /// When the segment is made, which will happen. The Interest waits until then, at most for its
+    /// lifetime. The application is not notified.
     WhenMade,
-    /// Not: it does not exist here.
+    /// Not at all: this source has no such name.
     NotFound,
 }
 
@@ -113,8 +113,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Adds a packet by name that the driver reads like a segment, under this `number`, which no
-    /// segment has.
+    /// Adds a packet with its own name that the driver reads like a segment. `number` must not be
+    /// that of a segment.
     pub fn add_read_packet(&mut self, name: NameView<'_>, object: ObjectId, number: u64) {
         self.packets.insert(name.value().to_vec(), WholePacket::ReadByCaller(object, number));
     }
@@ -194,8 +194,8 @@ impl Catalog {
         let from = (Bound::Included(prefix), Bound::Unbounded);
         let packet = self.packets.range::<[u8], _>(from).next();
         let packet = packet.filter(|(name, _)| name.starts_with(prefix));
-        // A prefix that ends in a keyword requests that keyword's content; any other requests the
-        // object itself.
+        // A prefix that ends in a keyword, such as `metadata`, requests the packet below it. Any
+        // other prefix requests the object itself.
         if let Some((_, packet)) = packet
             && ends_in_keyword(prefix)
         {

@@ -75,7 +75,8 @@ impl WaitingTable {
             other.path == pending.path && matches_interest(&other.interest, interest)
         });
         if let Some(index) = same {
-            // The router has the same entry, and only its latest token is valid.
+            // The router replaces its own entry too, so only the token of the latest Interest is
+            // valid.
             let entry = &mut self.entries[index];
             entry.pending = pending;
             self.timers.schedule(index, until);

@@ -138,8 +138,8 @@ pub enum Imported {
     Certificate(Name),
 }
 
-/// Keys, certificates and trust in one directory. Reads files only when asked, and writes only in
-/// methods that say so.
+/// Keys, certificates and trust in one directory. Nothing is cached: each method reads the files
+/// that it needs. Only methods that say so write.
 #[derive(Clone, Debug)]
 pub struct KeyChain {
     dir: PathBuf,
@@ -177,13 +177,14 @@ impl KeyChain {
     /// The directory cannot be read.
     pub fn keys(&self) -> Result<Vec<KeyEntry>, KeyChainError> {
         let paths = files::list(&self.dir.join("keys"), "pem")?;
-        // Another process may have deleted a file meanwhile.
+        // Another process may have deleted a listed file.
         let entries = paths.iter().filter_map(|path| key_file::read(path).transpose());
         entries.map(|read| Ok(read?.0)).collect()
     }
 
-    /// The key for `name`: a key name, the name of one of its certificates, or an identity. For an
-    /// identity, the default key if it belongs to it, else the newest key.
+    /// The key for `name`, which is the name of the key, of one of its certificates, or of an
+    /// identity. An identity selects the default key if that is one of its keys, else its newest
+    /// key.
     ///
     /// # Errors
     /// [`KeyChainError::NoSuchKey`].
@@ -203,8 +204,9 @@ impl KeyChain {
         keys.pop().ok_or_else(|| KeyChainError::NoSuchKey(name.clone()))
     }
 
-    /// Generates a key for an identity, and its self-signed certificate (none for HMAC). A
-    /// passphrase encrypts it. It becomes the default if there is none, unless it is an HMAC key.
+    /// Generates a key for an identity, and its self-signed certificate (none for HMAC).
+    /// `identity` may also be the complete name of the key. A passphrase encrypts the key. Unless
+    /// it is an HMAC key, it becomes the default if there is none.
     pub fn generate(
         &self,
         identity: &Name,
@@ -251,12 +253,14 @@ impl KeyChain {
         let certificate = match is_certificate_name(name.as_view()) {
             true => Some(self.certificate(name)?),
             false => {
-                // A certificate of a lost or deleted key of the same name may be left.
+                // A lost or deleted key of the same name may have left a certificate. So those with
+                // this public key come first.
                 let all = self.certificates_of(entry.name.as_view())?;
                 let public_key = key.public_key().ok();
                 let (own, others): (Vec<_>, Vec<_>) =
                     all.into_iter().partition(|one| is_certificate_of(one, public_key.as_deref()));
-                // Other programs may encode the same public key differently.
+                // Other programs may encode the same public key differently, so the others are a
+                // fallback.
                 newest_valid(own).or_else(|| newest_valid(others))
             }
         };
@@ -322,8 +326,8 @@ impl KeyChain {
     pub fn delete(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         let lock = self.lock()?;
         let entry = self.find(name)?;
-        // The key goes first. If the process is killed, leftover certificates are harmless, but a
-        // key without its certificate would be unusable.
+        // The key is deleted first. If the process is killed in between, leftover certificates are
+        // harmless, but a key without its certificate would be unusable.
         files::remove(&lock, &entry.path)?;
         if self.default_name()?.as_ref() == Some(&entry.name) {
             files::remove(&lock, &self.default_path())?;
@@ -369,9 +373,10 @@ impl KeyChain {
         write_certificate(lock, &self.certificate_path(certificate.name()), certificate)
     }
 
-    /// Imports a certificate (binary or base64), a SafeBag (likewise) or a PKCS#8 PEM key. An
-    /// encrypted key keeps its passphrase; `protect` encrypts an unencrypted one. `name` gives the
-    /// owner of a PEM key (an identity or a key name) that does not name it itself.
+    /// Imports a certificate or a SafeBag (each binary or base64), or a PKCS#8 PEM key. An
+    /// encrypted key keeps its passphrase, and `protect` encrypts an unencrypted PEM key. `name`,
+    /// an identity or a key name, is the name of a PEM key. It may be absent if the PEM text has
+    /// one.
     ///
     /// # Errors
     /// [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
@@ -448,8 +453,9 @@ impl KeyChain {
         Ok(zeroize::Zeroizing::new(format!("{header}{}", *pem)))
     }
 
-    /// Issues a certificate for the key in `request`, valid from now on, without storing it. The
-    /// request is a certificate, usually self-signed, which proves that the requester has the key.
+    /// Issues a certificate for the key in `request`, without storing it. Its validity begins
+    /// yesterday, because clocks of others may be slow. The request is a self-signed certificate,
+    /// which proves that the requester has the private key.
     ///
     /// # Errors
     /// [`KeyChainError::Trust`] if the request's signature is wrong; the errors of
@@ -461,8 +467,7 @@ impl KeyChain {
         issuer_id: &[u8],
         validity_s: i64,
     ) -> Result<Certificate, KeyChainError> {
-        // The request proves possession of the private key. An HMAC key has no certificate to
-        // request.
+        // The request must be signed with its own key. HMAC keys have no certificates.
         let own_key = crate::verifier::verifier_from_certificate(request)?;
         request.verify(&*own_key).map_err(TrustError::from)?;
         let now_ms = unix_time_ms();
@@ -535,8 +540,8 @@ impl KeyChain {
         if path.try_exists().map_err(files::io_error("read", &path))? {
             return Err(KeyChainError::KeyExists(name));
         }
-        // The certificate goes first: a key without one would be unusable, a certificate without a
-        // key is harmless.
+        // The certificate is written first. If the process is killed in between, a certificate
+        // without a key is harmless, but a key without a certificate would be unusable.
         let certificate = match certificate {
             None if key_type != KeyType::Hmac => self.certificate_to_add(&name, &key)?,
             given => given,
@@ -551,8 +556,8 @@ impl KeyChain {
         Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
     }
 
-    /// The self-signed certificate of a key, if it has none yet. A certificate of this name may be
-    /// left by a killed process that did not write the key. The new one is newer.
+    /// A self-signed certificate for a key that has none yet. A killed process may have left a
+    /// certificate of the same name without its key. The new certificate is newer than that.
     fn certificate_to_add(
         &self,
         name: &Name,
@@ -565,8 +570,8 @@ impl KeyChain {
         self_signed_after(&present, name, key).map(Some)
     }
 
-    /// Makes a key sign a new certificate for itself: its last one has expired, or was made while
-    /// the clock was wrong.
+    /// Makes a new self-signed certificate for a key, for example because the last one has expired
+    /// or was made while the clock was wrong.
     ///
     /// # Errors
     /// The errors of [`Self::signer`], or the certificate cannot be written.

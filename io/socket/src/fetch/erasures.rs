@@ -14,7 +14,7 @@ use weir_wire::{DataView, InterestView, LpHeader, Name};
 /// How long to wait for an answer.
 const WAIT_NS: u64 = NS_PER_S;
 
-/// Verdicts that wait, and the pending commands by the names of their Interests.
+/// Verdicts that wait for routers, and the pending commands by the names of their Interests.
 struct Erasure {
     commands: Vec<(PathId, Name)>,
     deadline: Instant,
@@ -24,7 +24,8 @@ struct Erasure {
 #[derive(Default)]
 pub(crate) struct Erasures {
     open: Vec<Erasure>,
-    /// Routers that cannot erase packets by full name, or did not answer. They get no more commands.
+    /// Routers that cannot erase packets by full name, or did not answer. They get no more
+    /// commands.
     unsupported_paths: Vec<PathId>,
 }
 

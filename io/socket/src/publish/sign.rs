@@ -96,7 +96,8 @@ pub fn publish_file(
     }
     let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
     if !has_size(&file, fingerprint.len()).map_err(read_error)? {
-        // Unless it is being written, its file system generates the content when it is read.
+        // The file is being written, or its file system generates the content during a read, as
+        // `/proc` does.
         return Err(match Fingerprint::of(&file).map_err(read_error)? == fingerprint {
             true => PublishError::SizeUnknown { path: path.to_owned() },
             false => PublishError::Changed { path: path.to_owned() },
@@ -295,8 +296,8 @@ fn finish_object<S, R>(
     Ok(Published::sealed(object, content))
 }
 
-/// The job that signs the segments of an object. `signers`: one for segments, and one for segments
-/// whose own signature is null because a manifest lists them.
+/// The job that signs the segments of an object. The second of `signers` makes null signatures, for
+/// segments that only the manifest protects.
 fn new_sign_job<S: SignerRef, R: ReadAt>(
     about: &ObjectInfo,
     signers: (S, S),
@@ -344,9 +345,10 @@ fn sign_metadata(
 
 /// The manifest parts for segments with these digests, as large as possible.
 ///
-/// If segments are signed too, every part is: caches may contain packets of several signings of one
-/// version, and each must be verifiable by itself. Otherwise all packets except the highest parts
-/// are the same for every signer.
+/// If segments are signed too, there is one level, and every part is signed. Caches may then
+/// contain packets of several signings of one version, and each must be verifiable by itself.
+/// Otherwise only the highest parts are signed, and all other packets are the same for every
+/// signer.
 fn sign_manifest(
     about: &ObjectInfo,
     signer: &dyn Signer,
@@ -359,7 +361,7 @@ fn sign_manifest(
         let levels = 1 + u64::from(has_two);
         let shape = ManifestShape::new(digests_per_part as u64, levels).expect("there is one");
         match sign_parts(about, signer, digests, shape, options) {
-            // A long name, perhaps of a key, leaves less room.
+            // A long name of the object or the key leaves less room, so parts list fewer digests.
             Err(PublishError::TooLong { len, .. }) if digests_per_part > 1 => {
                 let too_many = (len - PACKET_SIZE_MAX).div_ceil(size_of::<Digest>()).max(1);
                 let had = digests_per_part.min(digests.len());

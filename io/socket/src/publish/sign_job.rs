@@ -115,7 +115,7 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         let chunks = self.chunks();
         let threads = threads.clamp(1, 64).min(chunks as usize);
         if chunks == 1 {
-            // The usual case, a small file: a thread would cost more than the signature.
+            // A small file, the usual case: starting a thread would cost more than signing.
             let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
             let keep_going = progress(signed.octets);
             return keep_going.then(|| vec![signed]).ok_or(PublishError::Stopped);
@@ -181,7 +181,8 @@ impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
         let octets = (self.segments.size_bytes - offset).min(count * self.segments.segment_size);
         content.resize(octets as usize, 0);
         (self.read)(offset, content)?;
-        // An empty object has one segment, although its content has no chunk.
+        // Splits into `count` segments. `slice::chunks` would not do: it yields none for an empty
+        // object, which has one empty segment.
         let (mut contents, mut remaining) = (Vec::with_capacity(count as usize), &content[..]);
         for _ in 0..count {
             let (content, tail) =
@@ -219,7 +220,7 @@ impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<Vec<SignedChunk>, PublishError> {
         let result = self.sign_with(signers, threads, keep_going);
-        // Other threads stop at the end of their chunk: its result is not needed.
+        // After an error, other threads need not sign the remaining chunks.
         self.is_stopped.store(true, Ordering::Relaxed);
         let mut done = result?;
         done.sort_unstable_by_key(|signed| signed.chunk);
@@ -242,7 +243,7 @@ impl<S: SignerRef + Send + 'static, R: ReadAt + Send + 'static> SignJob<S, R> {
         let mut done: Vec<SignedChunk> = Vec::with_capacity(chunks);
         let (mut content, mut scratch) = (Vec::new(), Vec::new());
         while done.len() < chunks {
-            // No chunk is left for this thread; others finish theirs.
+            // This thread signs until no chunk is left, and then waits for those of others.
             match self.next_chunk() {
                 Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
                 None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),

@@ -1,8 +1,8 @@
 //! Repositories: signed packets in storage, served again later without signing
 //! (`docs/repository.md`).
 //!
-//! A folder with one file per object, or a bucket with one object each. What has its final name
-//! there is complete.
+//! A repository is a folder with one file per object, or a bucket with one object each. A file or
+//! object with its final name is complete.
 
 mod bucket;
 mod folder;
@@ -211,15 +211,15 @@ impl Repository {
             false => (stored, other),
         };
         // Two versions mean that a process ended before it removed the earlier one. After a power
-        // failure the content of the later one may be lost, even if the disk reported it as written.
-        // So both are read completely before one is removed.
+        // failure the content of the later one may be lost, even if the disk reported it as
+        // written. So the later one is read completely before the earlier one is removed.
         let is_preferable = self.storage.is_exclusive()
             && version(&earlier) != version(&later)
             && (later.is_damaged || !later.is_intact())
             && !earlier.is_damaged
             && earlier.is_intact();
         if is_preferable {
-            // The damaged later version also stays on the disk, until an intact version replaces it.
+            // The damaged later version stays on the disk, too: only an intact one replaces it.
             self.objects.insert(name, earlier);
             return 1;
         }
@@ -512,8 +512,8 @@ impl Repository {
         Ok(published.collect())
     }
 
-    /// Adopts objects that were put. Removes the versions that they replace, and objects with these
-    /// names. Removes nothing before all new objects are adopted.
+    /// Adopts the objects in `put`. Then removes the versions that they replace, and the objects
+    /// named in `withdrawn`.
     ///
     /// # Errors
     /// [`RepositoryError::Write`]: something could not be removed. All objects are adopted.
@@ -537,8 +537,8 @@ impl Repository {
 
     /// Replaces an object by another of its name.
     fn replace_version(&mut self, stored: &StoredObject) -> Result<(), RepositoryError> {
-        // With a version number chosen by the user, the new object may have the location of one that
-        // could not be removed.
+        // With a version number chosen by the user, the new object may have the location of one
+        // that could not be removed.
         self.to_remove.retain(|location| !location.is_same_object(&stored.location));
         let name = stored.object().to_vec();
         let Some(old) = self.objects.insert(name, stored.clone()) else { return Ok(()) };

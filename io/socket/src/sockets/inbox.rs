@@ -184,8 +184,8 @@ impl PacketReader for InboxWriter {
         let capacity = self.0.capacity as usize;
         self.0.change(|state| {
             for mut delivery in packets.drain(..).filter(|_| !state.is_abandoned) {
-                // A packet shares its receive block with others. It is copied, because a slow reader
-                // would keep the whole block in memory.
+                // A packet shares its receive block with others. It is copied, because a slow
+                // reader would keep the whole block in memory.
                 let packet = &delivery.packet;
                 if state.packets.len() > capacity / 4 && packet.block_bytes() > 2 * packet.len() {
                     delivery.packet = Packet::from(&packet[..]);

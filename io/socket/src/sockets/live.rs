@@ -169,8 +169,8 @@ impl LiveWriter {
             .content(metadata.encode());
         let metadata = self.sign(&data)?;
         let octets = packets.iter().chain([&metadata]).map(|packet| packet.len() as u64).sum();
-        // The bytes are pending until the network thread has taken them. `append_async` refuses more
-        // while too many are pending.
+        // The bytes are pending until the network thread has taken them. `append_async` refuses
+        // more while too many are pending.
         let under_way = PendingBytes::new(&self.pending_bytes, octets);
         let next = last_segment.is_none().then_some(next);
         let growth = GrowthUpdate { versioned: self.versioned.clone(), next };

@@ -118,8 +118,8 @@ impl ProducerEndpoint {
         self.disk.as_ref().map_or_else(Vec::new, OutputDisk::sources)
     }
 
-    /// Executes one command or a part of it; returns false if there is none. The confirmations must
-    /// be delivered when this turn has ended.
+    /// Executes one command, or the next batch of a large publication. Returns false if there is
+    /// none. The caller delivers the confirmations when this turn has ended.
     fn run_next_command(&mut self, confirmations: &mut Vec<PublishConfirmation>) -> bool {
         if let Some(publication) = self.publication.take() {
             self.put(publication, confirmations);
@@ -161,7 +161,7 @@ impl ProducerEndpoint {
         mut publication: PendingPublication,
         confirmations: &mut Vec<PublishConfirmation>,
     ) {
-        // With a disk, only a few at a time: the disk may fall behind.
+        // With a disk, puts only a few packets at a time, because the disk may fall behind.
         let count = if self.disk.is_some() { PUT_BATCH_PACKETS } else { usize::MAX };
         let packets = publication.packets.by_ref().take(count);
         self.inputs.extend(packets.map(ProducerInput::Put));
@@ -170,8 +170,8 @@ impl ProducerEndpoint {
             return;
         }
         let PendingPublication { metadata, growth, confirmation, .. } = publication;
-        // Metadata only after all packets: consumers must not learn of the version before its
-        // segments exist.
+        // The metadata are added after all packets, because consumers must not learn of a version
+        // before its segments exist.
         let name = metadata.and_then(|packet| self.producer.source_mut().add(packet));
         self.inputs.extend(name.map(ProducerInput::Published));
         self.growths.extend(growth);
@@ -196,7 +196,8 @@ impl ProducerEndpoint {
             }
         }
         debug_assert!(self.out.reads.is_empty(), "it names packets only");
-        // Interests that arrived together with these packets were for future segments until now.
+        // The growth takes effect only now. Interests in the same batch as the new segments were
+        // sent before these existed, so they must still count as requests for future segments.
         for growth in self.growths.drain(..) {
             self.producer.source_mut().update_growth(growth);
         }
@@ -209,7 +210,7 @@ impl Drop for ProducerEndpoint {
         if let (Some(disk), Some(closing)) =
             (self.disk.take().filter(OutputDisk::is_busy), &self.closing)
         {
-            // The thread receives while there are senders.
+            // The thread receives as long as a sender exists, so this cannot fail.
             let _ = closing.send(disk);
         }
     }
@@ -226,7 +227,7 @@ impl Endpoint for ProducerEndpoint {
             let was_behind = self.producer.is_disk_behind();
             let has_more = !was_behind && self.run_next_command(&mut confirmations);
             self.run_once(context.client);
-            // A disk that is behind reports when it has done something.
+            // If the disk is still behind, its descriptor wakes this endpoint again.
             if !has_more && (!was_behind || self.producer.is_disk_behind()) {
                 break;
             }

@@ -271,7 +271,7 @@ impl Reader {
         let missed = segment.saturating_sub(flow.next_segment);
         self.skipped_segments += missed;
         flow.next_segment = segment + 1;
-        // Skipped segments occupy their offsets, too.
+        // Segments that were skipped before this one count towards the offset, too.
         let size = self.metadata.as_ref().and_then(|metadata| metadata.segment_size);
         let hole = missed.saturating_mul(size.unwrap_or(0));
         let unwanted = hole.min(*skip);
@@ -285,14 +285,14 @@ impl Reader {
         let taken = (content.len() as u64 - passed).min(*left);
         *skip -= passed;
         *left -= taken;
-        // Nothing else in flight is wanted.
+        // All wanted bytes are in this packet or before it.
         flow.has_ended |= *left == 0;
         self.is_verified &= delivery.is_verified;
         if taken == 0 {
             flow.packet_done();
             return Ok(());
         }
-        // The offset of Content in the packet: it is a slice of it.
+        // `content` is a slice of the packet, so the difference of the addresses is its offset.
         let begin = content.as_ptr() as usize - delivery.packet.as_ptr() as usize + passed as usize;
         let octets = begin..begin + taken as usize;
         flow.current = Some((delivery.packet.clone(), octets));
@@ -322,7 +322,7 @@ impl ActiveFetch {
     }
 }
 
-/// Offsets depend on the segment size, so a segment of another size would shift them.
+/// Rejects a segment whose size differs from the metadata: it would shift all later offsets.
 fn check_size(
     metadata: Option<&Metadata>,
     data: &DataView<'_>,

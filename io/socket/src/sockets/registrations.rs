@@ -75,8 +75,8 @@ impl Registrations {
     /// Sends a command. Returns the name of its Interest.
     fn command(client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
         let path = client.paths().next()?;
-        // A socket bound to a longer prefix answers alone below it, also in another program. So
-        // child prefixes must not inherit the route.
+        // Flags 0: longer prefixes must not inherit the route. A socket bound to a longer prefix,
+        // even one of another program, is the only one that answers below it.
         let flags = (command == Command::RibRegister).then_some(0);
         let parameters =
             ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
@@ -160,8 +160,8 @@ impl Endpoint for Registrations {
             let is_interest =
                 packet.header.nack.is_none() && InterestView::decode(&packet.packet).is_ok();
             match is_interest {
-                // Without producers this endpoint gets everything, including the packets that the
-                // router sent before it knew that the last producer is gone.
+                // Without producers this endpoint gets all packets. The router may have sent
+                // Interests before it learned that the last producer is gone.
                 true => context.client.nack_no_route(packet),
                 false => self.on_answer(now, &packet),
             }

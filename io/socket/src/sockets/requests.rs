@@ -117,14 +117,14 @@ impl RequestQueue {
         let tasks = std::mem::take(&mut state.tasks);
         drop(state);
         self.changed.notify_one();
-        // It is unknown which tasks still wait, so all are woken.
+        // Some tasks may no longer wait, and the queue cannot know which. So it wakes all.
         tasks.into_iter().for_each(task::Waker::wake);
     }
 
     pub(crate) fn push(&self, request: Request) {
         self.change(|state| {
             if state.waiting.len() >= self.max {
-                // The oldest Interest has stopped waiting, because only this many wait.
+                // The producer keeps only `max` Interests waiting, so the oldest one is stale.
                 state.waiting.pop_front();
             }
             state.waiting.push_back(request);

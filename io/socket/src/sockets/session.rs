@@ -1,8 +1,8 @@
 //! Sessions: the threads that drive a program's sockets, connected to a router.
 //!
-//! A router never sends an Interest back to the face that it came from. So that consumers can reach
-//! producers of the same session, each kind has its own connection and thread. The producers'
-//! connection starts with the first producer.
+//! A router never sends an Interest back to the face that it came from. Consumers must nevertheless
+//! reach producers of the same session. So consumers and producers have separate connections and
+//! threads. The producers' connection starts with the first producer.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -346,7 +346,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
     let mut disks = ClosingDisks::default();
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
-    // The empty prefix: answers to registrations have names of the router.
+    // The empty prefix, because answers to registrations have names below the router's prefix.
     events.route_data(id, &Name::new());
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {

@@ -46,8 +46,8 @@ impl Transfer {
         self.verify(now, index, incoming, out)
     }
 
-    /// Starts the verification of a packet, when it arrives and when its prerequisite may have
-    /// arrived.
+    /// Starts the verification of a packet: when it arrives, and again when its prerequisite may
+    /// have arrived.
     pub(in crate::consumer) fn verify(
         &mut self,
         now: Instant,
@@ -59,7 +59,7 @@ impl Transfer {
         self.apply_outcome(now, index, outcome, out)
     }
 
-    /// Takes the consequences of a verification.
+    /// Delivers, rejects or holds the packet. Returns what discovery and other packets must know.
     pub(in crate::consumer) fn apply_outcome(
         &mut self,
         now: Instant,
@@ -203,16 +203,17 @@ impl Transfer {
             Some(DigestLookup::Found(digest)) => Some(digest),
             _ => None,
         };
-        // By digest first: routers then return no other copy.
+        // First by digest, if known: routers cannot answer such an Interest with a bad copy.
         let digest = digest.or(listed).filter(|_| times <= DIGEST_REQUESTS_MAX);
-        // After the first time, a bad copy in a router is more likely than damage on the way.
+        // A second failure means that a router probably holds a bad copy. A fresh request bypasses
+        // it.
         let must_be_fresh = digest.is_none() && times > 1;
         if !self.refetch(now, index, digest, must_be_fresh, self.config.retries_max) {
             let name = self.inventory.naming.name_of(index);
             self.fail_packet(index, ConsumerError::Damaged(name), out);
             return None;
         }
-        // Its statement about the last segment may be forged, too.
+        // The bad segment may have stated a forged last segment, too.
         if matches!(id, PacketId::Segment(_)) {
             self.forget_last(out);
         }
