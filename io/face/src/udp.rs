@@ -23,8 +23,8 @@ use crate::udp_path::{LocalAddress, UdpPath, UdpPeers};
 const HEAD_BYTES: usize = 16 * 1024;
 /// The longest run of datagrams that the kernel delivers at once.
 const RUN_BYTES_MAX: usize = 65_535;
-/// Maximum number of datagrams that the kernel cuts out of one message (UDP_MAX_SEGMENTS of older
-/// kernels).
+/// Maximum number of datagrams that the kernel cuts out of one message. Newer kernels allow more
+/// (UDP_MAX_SEGMENTS).
 const RUN_SEGMENTS_MAX: usize = 64;
 /// Maximum size of a sent run: 65,535 bytes without the headers of IPv4 and UDP.
 const RUN_SENT_BYTES_MAX: usize = 65_507;

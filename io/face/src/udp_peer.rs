@@ -43,6 +43,7 @@ impl UdpPeer {
         frames: &mut Vec<Packet>,
     ) -> io::Result<RecvStatus> {
         let status = self.port.recv(pool, &mut self.datagrams)?;
+        // The port is not connected, so other hosts can send to it as well.
         let peer = self.peer;
         let ours = self.datagrams.drain(..).filter(|datagram| datagram.path.remote == peer);
         frames.extend(ours.map(|datagram| datagram.frame));

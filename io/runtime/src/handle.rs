@@ -32,8 +32,8 @@ pub struct LocalPort {
 }
 
 impl LocalPort {
-    /// Connects an application, as through the Unix socket: its face has local scope. The stream
-    /// ends when the router stops, and when there are too many applications.
+    /// Connects an application. Its face has local scope, like a face of the Unix socket. The
+    /// stream ends when the router stops, or at once if there are too many applications.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let (application, router) = UnixStream::pair()?;
         self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));

@@ -63,6 +63,7 @@ fn disk_info(sum: &Snapshot) -> CsDiskInfo {
     let dead = sum.disks.iter().zip(0..).filter(|(disk, _)| disk.is_dead);
     let dead_set = dead.fold(0, |set: u64, (_, at)| set | 1 << at);
     let mut tier = sum.router.store.disk;
+    // A dead disk never responds again, so the dataset shows it as stalled.
     tier.stalled_set |= dead_set;
     let capacity_bytes = sum.disks.iter().map(|disk| disk.capacity_bytes).sum();
     let mut info = CsDiskInfo::new(sum.disks.len() as u64, capacity_bytes);

@@ -178,6 +178,7 @@ impl Control {
     }
 
     fn on_message(&mut self, now: Instant, message: ToControl) {
+        // No face may move during a snapshot: it would be counted twice or not at all.
         let can_move = !self.snapshots.is_in_progress();
         match message {
             ToControl::PeerFace { worker, id, port, path } => {

@@ -148,6 +148,7 @@ impl Contents {
                 self.workers.send_all_shards(|| Command::ReportMisses(watches));
                 Ok(ContentsReply::Done)
             }
+            // All requests below wait for shards.
             _ if self.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
             ContentsRequest::List { prefix, from, visits_max } => {
                 let cursors = from.map(|from| from.shards);

@@ -152,6 +152,7 @@ impl Faces {
         let owner = draft.worker.unwrap_or_else(|| self.next_worker.next());
         let token = self.pit_token(draft.static_index, draft.scope);
         let attributes = draft.socket.attributes(draft.scope, token);
+        // Announce the face first: other threads must know it before its packets cross to them.
         self.workers.send_others(owner, || ToWorker::AddRemoteFace { id, attributes, owner });
         let new = NewFace {
             id,
@@ -238,6 +239,8 @@ impl Faces {
 
     /// Finds an existing face to this peer.
     fn existing(&self, remote: &FaceUri) -> Option<FaceInfo> {
+        // A face that the peer opened is indexed with the local address that the peer sends to. A
+        // new face would use the same addresses if the system's route starts there.
         let chosen_by_peer = || {
             let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
             let source = source_toward(peer)?;

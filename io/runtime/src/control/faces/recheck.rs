@@ -72,6 +72,7 @@ impl Faces {
     /// face may be moving, because datagrams of `peer` may arrive at another worker thread.
     pub(super) fn move_to_peer(&mut self, id: FaceId, peer: SocketAddr) -> Result<(), FaceError> {
         let remote = FaceUri::Udp(peer);
+        // An on-demand face to the same peer is no obstacle: the worker thread replaces it.
         if let Some(other) = self.existing(&remote)
             && other.face_id != id
             && other.persistency != FacePersistency::OnDemand

@@ -60,6 +60,8 @@ impl WorkerStarter<'_> {
             polls.push(poll);
             wakers.push(Arc::new(waker));
         }
+        // All queues and rings exist before the first thread starts, because each thread gets an
+        // end of every ring and queue that concerns it.
         let (senders, receivers): (Vec<_>, Vec<_>) =
             (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).unzip();
         let queues = senders.iter().cloned().zip(wakers.iter().cloned());
