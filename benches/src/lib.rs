@@ -80,14 +80,15 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Registers a prefix for an application, over `stream` or a new connection, which is returned. It
-/// has nothing else to read.
+/// Registers a prefix for an application, over `stream` or a new connection. Returns the
+/// connection. The router must send nothing else over it before the answer.
 pub fn register(
     stream: Option<UnixStream>,
     socket: &Path,
     prefix: &str,
     limit: Duration,
 ) -> anyhow::Result<UnixStream> {
+    // Added to the time, so that no two commands have the same timestamp and nonce.
     static TIME: AtomicU64 = AtomicU64::new(0);
     let unix_ms = SystemTime::UNIX_EPOCH.elapsed()?.as_millis() as u64;
     let time = TIME.fetch_add(1, Ordering::Relaxed) + unix_ms;

@@ -255,7 +255,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
     net.plan
 }
 
-/// A tree of 1,000 routers, each with four children and ten consumers.
+/// A tree of 1,000 routers with ten consumers each. Inner routers have four children.
 fn large(store_bytes: u64, seconds: f64) -> Plan {
     let mut net = builder(seconds);
     let names = names(100_000, 1000, 1000);

@@ -177,7 +177,7 @@ pub(crate) struct ReceivedHeader {
     pub(crate) flags: c_int,
 }
 
-/// Writes these fields.
+/// Writes these fields, and leaves the others of the header unchanged.
 ///
 /// # Safety
 /// `message` is writable.

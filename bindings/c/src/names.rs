@@ -13,7 +13,7 @@ pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
     let end = text.iter().position(|&octet| octet == 0);
     let text = match end {
         Some(end) => &text[..end],
-        // The address may end with its text. A full-size address must contain the zero.
+        // A shorter address may end with its text. A full-size address must contain the zero.
         None if text.len() < NAME_BYTES => text,
         None => return Err(Errno::EINVAL),
     };

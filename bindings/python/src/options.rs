@@ -42,6 +42,7 @@ pub(crate) fn producer_options() -> Vec<Row> {
 
 /// Converts a Python value to text for the option tables. Times are seconds, or text with a unit.
 fn text_of(kind: OptionKind, name: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
+    // Check this before numbers: in Python, a bool is an int.
     if let Ok(flag) = value.cast::<PyBool>() {
         return Ok(flag.is_true().to_string());
     }
@@ -56,6 +57,7 @@ fn text_of(kind: OptionKind, name: &str, value: &Bound<'_, PyAny>) -> PyResult<S
         return path.ok_or_else(|| wrong(name, value, "give a path in UTF-8"));
     }
     if kind == OptionKind::Time {
+        // A `timedelta` has this method; other values are seconds.
         let seconds = match value.call_method0("total_seconds") {
             Ok(seconds) => seconds.extract::<f64>(),
             Err(_) => value.extract::<f64>(),

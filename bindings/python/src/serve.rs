@@ -274,6 +274,7 @@ impl Server {
                 lost.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
                 !is_stopped.load(Ordering::Relaxed)
             };
+            // `serve` succeeds when `go_on` stops it, and fails when the connection breaks.
             if serve(&mut client, &mut self.store, &mut go_on).is_ok() {
                 return self.prefixes.unregister(&mut client);
             }

@@ -138,10 +138,12 @@ fn instructions(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
         println!("instructions: {reason}");
         return Ok(Vec::new());
     }
+    // The measurement `parse` does not use the router, so its run counts only filling the store.
     let filling = callgrind(runs, "parse")?;
     let exchanges = callgrind(runs, "exchange")? - filling;
     let hits = callgrind(runs, "hit_uniform")? - filling;
     let per = |all: f64, count: u64| all / count as f64;
+    // Besides the measured exchanges, the run completes those that were pending at the start.
     let exchanges = per(exchanges, CALLGRIND_OPERATIONS + CALLGRIND_OUTSTANDING);
     let hits = per(hits, CALLGRIND_OPERATIONS);
     Ok(vec![
@@ -181,6 +183,8 @@ fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
         "shm" => (limits.ring_us, limits.ring_us, limits.copy_us),
         _ => (limits.unix_send_stored_us, limits.unix_send_us, limits.unix_receive_us),
     };
+    // Cold: the producer sends, the router receives and sends, and the consumer receives and
+    // verifies. Warm: the producer and the router's receiving are missing.
     let cold_us = receive_us + send_us;
     let consumer_us = receive_us + limits.sha256_us;
     let warm_gbps = limits.gbps(warm_us + consumer_us);
@@ -266,7 +270,7 @@ fn disk(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     let words = runs.pick("--rounds 7 --seconds 1", "--rounds 3 --seconds 0.5");
     let words = format!("--path {path} --mib 512 --only read {words}");
     let report = runs.json("disk_engine", &words)?;
-    // The path on this machine is of no interest to others.
+    // Records are shared: keep the path of this machine out of them.
     if let Some(command) = runs.commands.last_mut() {
         *command = command.replace(path, "FILE");
     }

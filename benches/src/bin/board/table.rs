@@ -68,7 +68,7 @@ fn titled(figure: &Figure) -> String {
     }
 }
 
-/// At least three digits.
+/// Formats a number with two decimals, or fewer from 10 on.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "-".into(),

@@ -170,6 +170,7 @@ pub(crate) fn consume(
         })?;
         answered += came;
         given_up += nacked;
+        // Saturating: an answer may belong to an Interest that was given up.
         under_way = under_way.saturating_sub(came + nacked);
         shared.data.fetch_add(came, Ordering::Relaxed);
         if nacked > 0 {

@@ -348,6 +348,7 @@ impl Target {
 
     fn command_times(&self, stop: &AtomicBool) -> Vec<Duration> {
         let mut times = Vec::new();
+        // Measure at least one command, so that there is a percentile.
         while !stop.load(Ordering::Relaxed) || times.is_empty() {
             let begun = Instant::now();
             let is_done = register(None, &self.socket, "/probe", COMMAND_LIMIT).is_ok();
@@ -367,6 +368,7 @@ impl Target {
             }
             Sends::Connections => {
                 let mut connections = Vec::new();
+                // Open 20,000 connections a second up to the limit, and hold them until the end.
                 pace(20_000, stop, |number| {
                     if number < u64::from(sources) {
                         connections.extend(self.connect(attack, number));
