@@ -115,6 +115,7 @@ impl FileConfig {
                 error.to_string().trim_end()
             )
         })?;
+        // Deserialization has checked each key by itself. These checks compare several keys.
         for route in &config.route {
             let declared = config.face.iter().any(|face| face.uri == *route.face.get_ref());
             if !declared {

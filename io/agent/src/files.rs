@@ -147,6 +147,7 @@ impl Files {
         let mut backoff = RetryWaits::new(getrandom::u64().map_err(io::Error::other)?);
         std::thread::Builder::new().name("weir-files".into()).spawn(move || {
             loop {
+                // A retry repeats all requests. A file that was handled before is no error.
                 let all = this.withdraw_all(&withdrawn).and_then(|mut refused| {
                     refused.append(&mut this.add(&files)?);
                     Ok(refused)

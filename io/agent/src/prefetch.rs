@@ -194,6 +194,7 @@ fn gaps(wanted: Range<u64>, held: impl Iterator<Item = (u64, u64)>) -> Vec<Range
     if next < wanted.end {
         gaps.push(next..wanted.end);
     }
+    // The download takes gaps from the end, so the first one must be last.
     gaps.reverse();
     gaps
 }

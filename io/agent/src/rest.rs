@@ -367,6 +367,7 @@ fn body_of(
     let failed = |error: ureq::Error| RestError::Unreachable(error.to_string());
     let mut response = sent.map_err(failed)?;
     let status = response.status();
+    // Only the form in seconds is supported; a date is ignored.
     let retry_after = response
         .headers()
         .get("Retry-After")

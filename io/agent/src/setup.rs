@@ -70,8 +70,8 @@ impl Setup {
                 left_out += parts;
                 continue;
             }
-            // The strategy uses the face of a keeper only for its part, unless an ordinary route
-            // uses this face as well.
+            // The strategy needs the faces of ordinary routes: without `spread`, they get the
+            // segments that are in no part.
             let mut ordinary = others(object);
             let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(object.as_view());
             let own = setup.routes.keys().filter(|(prefix, _)| is_above(prefix));

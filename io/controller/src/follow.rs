@@ -205,6 +205,7 @@ fn apply_file_change(state: &mut ControllerState, change: FileChange) {
                 Err(ControlError::FileConflict(_))
             );
             let is_others = state.controller.owner(&name).is_some_and(|state| state != owner);
+            // A registered file never changes, so the known one was withdrawn in between.
             if is_other || is_others {
                 state.controller.forget_file(&name);
             }

@@ -225,6 +225,7 @@ fn remove_route(
 ) -> anyhow::Result<()> {
     let info = find_face(client, face)?.info;
     let face_id = info.face_id;
+    // The router reports success even for a route that does not exist, so check first.
     find_route(client, prefix, face_id, origin)?.with_context(|| {
         let origin = origin_name(origin);
         format!(

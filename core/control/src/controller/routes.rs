@@ -427,6 +427,7 @@ impl Routing {
             RouteChanges { changed_routers: touched, changes: Vec::new(), groups: Vec::new() };
         // At least one group in each tick, even in a very large network.
         let mut left = (WORK_PER_TICK / self.graph.size().max(1)).max(1);
+        // Continue after the last group of the previous tick, and wrap around at the end.
         while left > 0
             && let Some(&id) =
                 self.due_groups.range(self.resume_at..).next().or_else(|| self.due_groups.first())

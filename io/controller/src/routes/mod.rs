@@ -87,7 +87,7 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let response = next.run(request).await;
-    // Unknown paths get an empty label. Otherwise strangers could create any number of labels.
+    // Unknown paths get an empty label. Otherwise any client could create many labels.
     let method = if route.is_empty() { String::new() } else { method };
     let labels = RequestLabels { method, route, status: response.status().as_u16() };
     app.metrics.requests.get_or_create(&labels).inc();

@@ -32,6 +32,7 @@ pub(super) struct Folder {
 impl Folder {
     /// The directory at a path. Missing parents are created with it.
     pub(super) fn at(path: &Path, follow_links: bool) -> Rc<Self> {
+        // Existing parents are not tracked, because they are never removed.
         let above = path.parent().filter(|above| *above != Path::new("") && !above.exists());
         let above = above.map(|above| Self::at(above, follow_links));
         Self::new(path.to_owned(), above, follow_links)
@@ -61,6 +62,7 @@ impl Folder {
             return Ok(open.clone());
         }
         let above = self.parent.as_ref().map(|parent| parent.make()).transpose()?;
+        // Use the open parent: its path may have been replaced by a link.
         let created = match &above {
             Some(above) => above.make_in(self.name()),
             None => std::fs::create_dir(&self.path),

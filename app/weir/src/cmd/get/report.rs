@@ -245,6 +245,7 @@ impl Report {
 
     /// Prints the number of packets by source, if the router reported the sources.
     fn print_sources(&self, path: PathId, client: &mut Client) {
+        // `None` sorts before all faces, so the range begins with the first entry of the path.
         let by_face = self.by_face.range((path, None)..).take_while(|((of, _), _)| *of == path);
         let by_face = by_face.map(|(&(_, face), &data)| (face, data));
         if by_face.clone().all(|(face, _)| face.is_none()) {

@@ -30,6 +30,7 @@ fn positions(diagram: &Diagram) -> Vec<(f64, f64)> {
     let mut filled = vec![0usize; most + 1];
     let place = |lengths: &Vec<usize>| {
         let column = packets(lengths);
+        // Columns with fewer states are centred.
         let row = filled[column] as f64 + (tallest - columns[column]) as f64 / 2.0;
         filled[column] += 1;
         (column as f64 * 1.6, row)
@@ -88,6 +89,7 @@ pub(super) fn svg(diagram: &Diagram, title: &str) -> String {
 fn arrow(text: &mut String, from: (f64, f64), to: (f64, f64), kind: MoveKind) {
     let (dx, dy) = (to.0 - from.0, to.1 - from.1);
     let length = dx.hypot(dy).max(1.0);
+    // Unit vectors: (ux, uy) along the arrow, (nx, ny) across it.
     let (ux, uy) = (dx / length, dy / length);
     let (nx, ny) = (-uy, ux);
     // Shift both ends sideways by about a third of the radius.

@@ -92,6 +92,7 @@ fn parse_case(text: &str) -> Result<(usize, usize), String> {
     }
     let (queues, lengths) =
         text.strip_prefix("bypass-").and_then(|rest| rest.split_once('*')).ok_or_else(bad)?;
+    // In this name the number is one more than the packets that fit into a queue.
     let threshold = positive(lengths)?.checked_sub(1).filter(|value| *value > 0).ok_or_else(bad)?;
     Ok((positive(queues)?, threshold))
 }
@@ -199,6 +200,7 @@ fn print(
 }
 
 fn write_diagram(model: &Model, path: &Path) -> anyhow::Result<()> {
+    // Each queue has 0 to `threshold` packets.
     let states = (model.threshold() + 1).checked_pow(u32::try_from(model.queues())?);
     if states.is_none_or(|states| states > DIAGRAM_STATES_MAX) {
         bail!(

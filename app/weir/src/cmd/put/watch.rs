@@ -69,6 +69,7 @@ impl WatchPublisher<'_> {
     /// published.
     pub(super) fn run(mut self) -> usize {
         let mut due = self.watched.rescan_after.map(|again| Instant::now() + again);
+        // No scan begins before `earliest`.
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
         // When a scan of the whole directory is due.
         let mut full_due: Option<Instant> = None;
