@@ -64,6 +64,7 @@ impl Control {
         let url = ready["url"].as_str().unwrap_or_default().to_owned();
         let what = || "cannot reach the controller".to_owned();
         let system = |source| RealError::System { what: what(), source };
+        // Only agents use the relay. This program queries the controller without delay.
         let relay = match of.delay_ns {
             0 => None,
             delay_ns => {

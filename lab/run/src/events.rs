@@ -314,6 +314,7 @@ fn write_column(
     rows: &[Row],
     column: &mut ColumnWriter<'_>,
 ) -> Result<(), ParquetError> {
+    // `index` counts the columns of `SCHEMA`. The type of the writer follows from it.
     let text = |text: &str| ByteArray::from(text.as_bytes().to_vec());
     match column {
         ColumnWriter::Int64ColumnWriter(writer) if index == 0 => {

@@ -319,6 +319,7 @@ fn unsettled_warning(part: &ScenarioReport<'_>) -> Option<String> {
                 .of_point(*point)
                 .filter_map(|record| Some(record.measured.settled?.is_settled))
                 .collect();
+            // More than half of the runs of this point did not settle.
             settled.iter().filter(|is_settled| !**is_settled).count() * 2 > settled.len()
         })
         .map(|point| {

@@ -179,6 +179,8 @@ impl<'a> Builder<'a> {
         let with_role = |role| (0..nodes.len()).filter(move |node| nodes[*node].role == role);
         let mut selected = Vec::new();
         for word in words {
+            // A word that selects nothing is an error, most likely a misunderstanding of the
+            // topology.
             let before = selected.len();
             match word.as_str() {
                 "all" => selected.extend(routers()),
@@ -240,6 +242,7 @@ impl<'a> Builder<'a> {
         link: &LinkSettings,
     ) -> Result<(usize, usize, usize), ScenarioError> {
         let index = self.nodes.len();
+        // At a router, the application gets a new link. A host of the topology has its own.
         let (router, settings) = if self.router_of[node].is_some() {
             (node, link.clone())
         } else {
@@ -392,6 +395,7 @@ impl<'a> Builder<'a> {
                 return Err(self.tree.error(&format!("{}.of", group.path), message));
             };
             let prefixes = self.prefixes.get(&of.id).cloned().unwrap_or_default();
+            // Consumers take the first `spread` producers in turn, or all of them.
             let turns = group.spread.unwrap_or(prefixes.len() as u64);
             if turns > prefixes.len() as u64 {
                 let message = format!(

@@ -221,6 +221,7 @@ fn check(
         return Err(error("x", "x = \"value\" and kind = \"distribution\" go together"));
     }
     let mut axis_ids: Vec<&str> = axes.iter().map(|axis| axis.id.as_str()).collect();
+    // An axis appears at most once: as x, series, panels or filter.
     let mut used = plot.series.clone();
     used.extend(plot.panels.iter().cloned());
     if !["time", "node", "value"].contains(&plot.x.as_str()) {

@@ -304,6 +304,7 @@ impl LinkModel {
             self.waiting_bytes = 0;
             self.busy_until_ns = self.now_ns;
             self.busy_rest = 0;
+            // Later frames need not arrive after frames that were lost.
             self.latest_arrival_ns = self.now_ns;
         }
         self.is_up = up;

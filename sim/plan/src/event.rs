@@ -123,6 +123,8 @@ pub enum EventKind {
 impl EventKind {
     /// Adds the event to the event hash of a run.
     pub fn digest(&self, digest: &mut Digest) {
+        // The first word identifies the kind, except in router samples. Changing it would change
+        // the event hash of every run.
         let mut mix = |words: &[u64]| words.iter().for_each(|&word| digest.mix(word));
         match *self {
             Self::InterestSent { object, segment, is_repeated } => {
@@ -202,6 +204,7 @@ impl Queue {
             Self::Fib => 4,
             Self::Cpu => 5,
             Self::Link(link) => 6 + u64::from(link),
+            // Numbers of links start at 6 and stay below 2^32, so the disks begin there.
             Self::DiskReads => 1 << 32,
             Self::DiskWrites => (1 << 32) + 1,
             Self::DiskBlocked => (1 << 32) + 2,

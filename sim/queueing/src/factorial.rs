@@ -182,6 +182,7 @@ impl Design {
             .flat_map(|(y, mean)| y.iter().map(move |y| (y - mean).powi(2)))
             .sum();
         let squares = |q: f64| runs * q * q;
+        // Coefficient 0 is the mean, which explains no variation.
         let total = coefficients[1..].iter().map(|q| squares(*q)).sum::<f64>() + within;
         let percent = |part: f64| if total > 0.0 { 100.0 * part / total } else { 0.0 };
         let freedom = all * (replications - 1) as f64;

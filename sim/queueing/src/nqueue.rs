@@ -7,8 +7,7 @@
 //!
 //! | method | idea | cost |
 //! |---|---|---|
-//! | [`chain()`] | balance equations of all `(K + 1)^N` states (Eq. 13) | N times the states, per
-//! sweep |
+//! | [`chain()`] | balance equations of all `(K + 1)^N` states (Eq. 13) | N (K + 1)^N per sweep |
 //! | [`renewal()`] | solves one queue after another; exact for any N | N (S^2 K + S K^2), S ~ 75 |
 //! | [`simulate()`] | counts events and gives confidence intervals | events |
 //!

@@ -179,6 +179,7 @@ impl<'a> FigureLayout<'a> {
             Kind::Heat(heat) => HorizontalAxis::Names(categories::Names::fit(&heat.columns, room)),
             _ => HorizontalAxis::Values(series::fit_x(figure, (room / 58.0) as usize)),
         };
+        // Rotated names reach beyond the left end of the axis, so the margin must hold them.
         let overhang = match &x {
             HorizontalAxis::Names(names) => names.overhang(room) + 6.0,
             HorizontalAxis::Values(_) => 0.0,

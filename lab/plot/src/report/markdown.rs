@@ -29,6 +29,7 @@ pub(super) fn blocks(text: &str) -> String {
         } else if line.trim().is_empty() {
             flush(&mut out, &mut paragraph, &mut items);
         } else if let Some(item) = items.last_mut() {
+            // A line without a mark continues the item above it.
             item.push(' ');
             item.push_str(line.trim());
         } else {

@@ -21,6 +21,7 @@ pub(super) fn claims(table: &ClaimTable) -> String {
         let mut line = String::new();
         for (column, cell) in row.iter().enumerate() {
             let pad = " ".repeat(widths[column] - cell.chars().count());
+            // All columns from the value of the paper on are numbers.
             let number = column >= 4;
             line.push_str(&if number { format!("{pad}{cell}") } else { format!("{cell}{pad}") });
             line.push_str("  ");

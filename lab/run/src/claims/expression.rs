@@ -305,6 +305,7 @@ impl Expression {
             Self::Call { name, arguments, words, filter } => {
                 let numbers: Vec<Option<f64>> =
                     arguments.iter().map(|argument| argument.value(of, seed)).collect();
+                // One missing number makes the whole value missing.
                 let numbers: Vec<f64> = numbers.into_iter().collect::<Option<_>>()?;
                 match name.as_str() {
                     "max" => numbers.into_iter().reduce(f64::max),
@@ -379,6 +380,8 @@ fn call(
     let values: Vec<f64> = points
         .filter(|(_, point)| matches_filter(experiment, point, filter))
         .map(|(index, _)| {
+            // A missing point makes the value missing. The mean of the others would mean something
+            // else.
             let record = of.results.records.get(&(index, seed))?;
             at_point(record, function, metric, numbers, node)
         })

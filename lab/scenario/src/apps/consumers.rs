@@ -488,6 +488,7 @@ impl ConsumerGroup {
             ObjectOrder::Trace(requests) => Popularity::Trace { requests: Arc::clone(requests) },
             ObjectOrder::Turns { requests } => {
                 let names = of.names(prefix, Popularity::Sequential { objects });
+                // Consumers of one group draw different segments.
                 let seed = seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 Popularity::Trace { requests: round_robin_trace(&names, *requests, seed)? }
             }

@@ -201,6 +201,7 @@ fn by_stress(topology: &Topology) -> Vec<Point> {
     };
     let sizes: Vec<_> = parts.iter().map(|(_, points)| size(points)).collect();
     let area: f64 = sizes.iter().map(|(_, (width, height))| width * height).sum();
+    // Rows of this width give a picture about 1.7 times as wide as high.
     let widest = sizes.iter().map(|(_, size)| size.0).fold((area * 1.7).sqrt(), f64::max);
     let mut points = vec![(0.0, 0.0); topology.nodes().len()];
     let (mut x, mut y, mut shelf) = (0.0, 0.0, 0.0f64);

@@ -105,6 +105,7 @@ pub(super) fn draw(topology: &Topology, options: &DrawOptions) -> String {
     let mut out = String::new();
     let (mut top, mut bottom) = (0.0, picture.height);
     if !title.is_empty() {
+        // The title is above the picture, at negative coordinates.
         top = -34.0;
         let (x, y) = (number(picture.width / 2.0), number(top + 24.0));
         let _ = writeln!(
@@ -416,6 +417,7 @@ impl<'a> Picture<'a> {
         let text = format!("{links} link{}", if links == 1 { "" } else { "s" });
         let mut entries = vec![(text, None)];
         let mut shown: Vec<_> = self.rates.clone();
+        // Of many rates, the legend shows only the first and the last.
         if shown.len() > 5 {
             shown =
                 [self.rates.first(), self.rates.last()].into_iter().flatten().copied().collect();

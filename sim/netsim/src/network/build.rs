@@ -317,6 +317,7 @@ fn router_setups(
         _ => None,
     });
     let routers: Vec<_> = routers.collect();
+    // All shards of the network share one budget for free blocks.
     let shards: usize = routers.iter().map(|(_, router, _)| usize::from(router.shards)).sum();
     let pool_bytes_max = (POOLS_BYTES / shards.max(1)).clamp(POOL_BYTES_MIN, POOL_BYTES_MAX);
     let setup = |(index, router, name): (usize, &RouterPlan, &str)| {

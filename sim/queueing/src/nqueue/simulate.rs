@@ -51,6 +51,7 @@ pub fn simulate(model: &Model, options: &SimulateOptions) -> Result<Simulation, 
     let estimate = |figure: &dyn Fn(&Solution) -> f64| {
         let count = replications as f64;
         let mean = runs.iter().map(figure).sum::<f64>() / count;
+        // The half-width is the quantile times the standard error of the mean over the runs.
         let squares: f64 = runs.iter().map(|run| (figure(run) - mean).powi(2)).sum();
         (mean, quantile * (squares / (count - 1.0) / count).sqrt())
     };

@@ -135,6 +135,7 @@ impl Consumer {
     /// See [`App::set_path`](super::App::set_path).
     pub(crate) fn set_path(&mut self, path: PathId, is_there: bool) {
         let ConsumerCore { paths, path_bytes, .. } = &mut self.core;
+        // Nothing changes, or this is the last link, which stays.
         if paths.contains(&path) == is_there || *paths == [path] {
             return;
         }

@@ -192,6 +192,7 @@ fn pole_factors(shape: Shape, s: Complex64) -> Vec<Complex64> {
                 .enumerate()
                 .map(|(index, value)| value * turns[index * term % count])
                 .sum();
+            // The mean over the circle, divided by the power of its radius (Cauchy).
             let coefficient = -sum / count as f64 / radius.powi(term as i32);
             if term == 0 { 1.0 + coefficient } else { coefficient }
         })

@@ -150,6 +150,7 @@ impl<'a> OverflowStream<'a> {
         // active one.
         let rows: Vec<usize> = (0..within.max(self.active + 2).min(points.len())).collect();
         let mut overflow = vec![Complex64::ZERO; points.len()];
+        // Vector instructions process `LANES` points at once.
         for rows in rows.chunks(LANES) {
             let mut whole = Lanes::ONE;
             for (lane, &at) in rows.iter().enumerate() {
