@@ -18,7 +18,8 @@ use crate::stats::DropReason;
 /// has the same prefix.
 struct NameHeadCache<'a> {
     name: NameHead<'a>,
-    /// A hasher that has read the prefix; made when a second packet has the same prefix.
+    /// A hasher that has absorbed the prefix. It is created when a second packet has the same
+    /// prefix.
     hasher: Option<PrefixHasher<'a>>,
     /// The hash of the whole prefix, once it was needed.
     hash: Option<u64>,
@@ -51,6 +52,7 @@ impl Router {
             match &PacketView::decode_after(packet, &mut head.name) {
                 Ok(parsed) if parsed.name().component_count() > self.config.name_components_max => {
                     self.egress.drop_packet(DropReason::LongName);
+                    // The next name must not be compared with a dropped one.
                     head.name = NameHead::NONE;
                 }
                 Ok(parsed) => {
@@ -68,6 +70,7 @@ impl Router {
                 self.prefetch_tables(arrival);
             }
         }
+        // By now, the first lines of the hash tables have arrived.
         let mut candidates = ArrayVec::<PrefetchTargets, BATCH>::new();
         candidates.extend(arrivals.iter().map(|arrival| self.prefetch_entries(arrival)));
         for candidates in &candidates {

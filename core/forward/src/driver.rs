@@ -170,6 +170,7 @@ impl Router {
             self.egress.drop_packet(DropReason::UnknownFace);
             return None;
         };
+        // The store cannot have the Data, so the Interest skips the queue.
         if self.is_ruled_out(interest, hashes) {
             self.on_queued_interest(received, interest, hashes);
             return None;

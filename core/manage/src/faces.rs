@@ -131,6 +131,7 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
     if face_uri::is_multicast(&uri) {
         return refuse(406, "Cannot create multicast UDP faces");
     }
+    // Local fields are for programs on this host, so the peer's address must be a loopback address.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
     if wants_local_fields && !(is_tcp && face_uri::is_loopback(&uri)) {
         return refuse(406, "Local fields can only be enabled on faces with local scope");

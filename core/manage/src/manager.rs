@@ -126,6 +126,7 @@ impl Manager {
         for (prefix, strategy) in config.default_strategies {
             manager.set_initial_strategy(&prefix, &strategy, out);
         }
+        // Management Interests reach the manager by the internal face.
         manager.register_trusted(&Scope::Localhost.prefix(), OWN_ROUTE, out);
         if manager.localhop {
             manager.register_trusted(&Scope::Localhop.prefix(), OWN_ROUTE, out);
@@ -417,6 +418,7 @@ impl Manager {
             return self.respond(&request.reply_target(), &response, out);
         };
         let prefix = &announcement.prefix;
+        // If the sender may register this prefix for itself, the Interest needs no signature.
         if !self.authorize(request, self.authorizer.may_register(prefix.as_view()), out) {
             return;
         }

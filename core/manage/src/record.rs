@@ -6,7 +6,7 @@
 //! value is not sent, and it is the default for a missing element.
 //!
 //! [`record!`] also declares the structure. Unknown critical elements are errors (NDN packet 0.3,
-//! TLV evolvability), except those that `ignores` accepts.
+//! TLV evolvability), except elements that `ignores` accepts.
 
 use alloc::boxed::Box;
 use alloc::string::String;

@@ -28,7 +28,7 @@ impl ManagementRequest<'_> {
         ReplyTarget { ingress: self.ingress, name: self.interest.name.to_name() }
     }
 
-    /// Sets the face to the one that the Interest came from if the command names none. Returns the
+    /// If the command names no face, sets it to the face that the Interest came from. Returns the
     /// face.
     pub(crate) fn resolve_face(&self, parameters: &mut ControlParameters) -> FaceId {
         let face = parameters.face_id.filter(|face| *face != FaceId::INVALID);

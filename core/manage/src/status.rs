@@ -125,7 +125,7 @@ codec! {
 }
 
 record! {
-    /// The faces that faces/query requests: those that match every given field.
+    /// The filter of faces/query. It matches a face that agrees with every given field.
     FaceQueryFilter: FACE_QUERY_FILTER, ignores is_face_element;
     face_id: Option<FaceId> = FACE_ID "FaceId";
     /// Scheme of the remote or the local FaceUri.

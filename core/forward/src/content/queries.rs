@@ -78,7 +78,7 @@ impl Queries {
         id
     }
 
-    /// Turns an answered query into one that waits for the disk of a shard.
+    /// Reopens an answered query, which now waits for the disk of `shard`.
     pub(crate) fn wait_for_read(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Simulates thresholds to find the one that would have cost the least lately.
+//! Simulates thresholds to find the threshold with the lowest cost for recent Interests.
 //!
 //! For each threshold there is a virtual queue at the disk, as long as it would be with that
 //! threshold. The same Interests arrive, and reads take as long as real reads took. Each threshold

@@ -120,6 +120,8 @@ impl Router {
         if matched.is_empty() {
             return Some(DropReason::NotRequested);
         }
+        // One matching token is enough. It proves that the sender received an Interest for this
+        // Data.
         if let Some(token) = token
             && face.has_secret_tokens()
         {

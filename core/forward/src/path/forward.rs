@@ -179,6 +179,8 @@ impl Router {
         let key = &tables.hash_key;
         let choice_lengths = tables.strategies.lengths_for(interest.name);
         let mut hashes = PrefixHashes::default();
+        // One pass hashes the prefixes for both tables. Within a prefix run, the FIB reuses its
+        // last lookup and needs no hash.
         hashes.add(
             key,
             interest.name,

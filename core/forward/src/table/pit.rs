@@ -412,6 +412,7 @@ impl Pit {
         if entry.can_be_prefix {
             self.prefix_lengths.remove(length);
             if let Some(ended) = &mut self.ended {
+                // Other shards watch for this entry until they receive its `Unwatch`.
                 ended.push((index, entry.hash));
             }
         }

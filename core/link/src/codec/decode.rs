@@ -193,6 +193,7 @@ fn deliver(
             if has_policy || has_announcement {
                 return Err(LinkDrop::InterestHeader);
             }
+            // A peer without local fields must not choose the next hop.
             if has_next_hop && !config.local_fields {
                 return Err(LinkDrop::LocalFieldsOff);
             }

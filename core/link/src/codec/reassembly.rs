@@ -17,7 +17,7 @@ const EARLY_BYTES: usize = 2 * size_of::<(u32, Packet)>();
 const SPARE_LISTS_MAX: usize = 4;
 const SPARE_LIST_LEN_MAX: usize = 32;
 
-/// Header fields whose presence alone matters here.
+/// Whether certain header fields are present. Their values do not matter here.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct HeaderExtras {
     pub(crate) has_policy: bool,
@@ -278,7 +278,7 @@ fn keep_spare(spare: &mut Vec<Vec<(u32, Packet)>>, mut early: Vec<(u32, Packet)>
 }
 
 /// The buffer size for all fragments, estimated from the first one that arrives. The margin is
-/// needed because fragment 0 has less payload than the others.
+/// needed because fragment 0 has less payload than other fragments.
 fn size_estimate(fragment_len: usize, frag_count: u32) -> usize {
     ((fragment_len + 64) * frag_count as usize).min(PACKET_SIZE_MAX)
 }

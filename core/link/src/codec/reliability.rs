@@ -230,8 +230,7 @@ impl Reliability {
 
     /// Handles the reliability fields of a received frame.
     ///
-    /// # Errors
-    /// [`LinkDrop::SequenceDuplicate`]; the frame is acknowledged all the same.
+    /// # Errors [`LinkDrop::SequenceDuplicate`]; the frame is still acknowledged.
     pub(super) fn on_frame(
         &mut self,
         now: Instant,

@@ -237,7 +237,7 @@ impl Flows {
         self.queue_bytes.saturating_add(scaled(self.expected_bytes, gamma))
     }
 
-    /// Q_j: the same for one flow.
+    /// Q_j: Q for one flow.
     pub(super) fn required_bytes_of(&self, flow: u32, gamma: u32) -> u64 {
         let Some(flow) = self.flows.get(flow) else { return 0 };
         flow.queued_bytes.saturating_add(scaled(flow.expected_bytes(), gamma))

@@ -411,7 +411,7 @@ impl TrustPolicy {
         if let Some(reason) = refusal.filter(|_| self.requires_anchor(data.name)) {
             return advise(reason, Advice::AskProducer);
         }
-        // Trust on first use: the key is compared with the one that signed this prefix before.
+        // Trust on first use compares the key with the key that signed this prefix before.
         let certificate = self.certificate(data, &locator, now_unix_s)?;
         self.on_first_use(data, &certificate, now_unix_s)
     }
@@ -544,7 +544,7 @@ impl TrustPolicy {
     }
 
     /// Refuses a second signer if one of the two is seen for the first time. Otherwise an attacker
-    /// could add packets to what one owner has signed.
+    /// could add packets to content that its owner has signed.
     fn refuse_second_signer(
         &self,
         name: NameView<'_>,
@@ -609,8 +609,8 @@ impl TrustPolicy {
         self.fetch_results.iter().find(|answered| answered.wanted == *wanted)
     }
 
-    /// The certificates that a locator names: fetched ones, latest first, then those that the user
-    /// keeps.
+    /// The certificates that a locator names. Fetched certificates come first, the latest at the
+    /// front. The certificates that the user keeps follow.
     fn named_by(&self, locator: &KeyLocatorView<'_>) -> Vec<Certificate> {
         let mut all: Vec<_> = self.fetched.iter().rev().cloned().collect();
         if let Some(keys) = &self.keys {

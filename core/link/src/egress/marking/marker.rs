@@ -20,7 +20,7 @@ pub struct QueueArrival {
 
 /// Decides which packets of one face are marked for congestion.
 ///
-/// It sees each packet when it joins the queue. Later, the link cannot change its header any more.
+/// A marker decides when a packet joins the queue. Later, the link can no longer change the header.
 /// Other crates may implement it; `weir-baselines` has REM, and marks at a step of the delay.
 pub trait Marker: fmt::Debug + Send {
     /// The meaning of its marks for a consumer (decision 0016); constant.
@@ -36,7 +36,7 @@ pub trait Marker: fmt::Debug + Send {
 /// The options of a [`Marker`]. They create one for each face.
 pub trait MarkerOptions: fmt::Debug + Send + Sync {
     /// Refuses options that contradict each other for a queue of `capacity_bytes`. With `None`,
-    /// refuses those that contradict each other for any queue.
+    /// refuses options that contradict each other for any queue.
     ///
     /// # Errors
     /// [`ChoiceError::Order`].

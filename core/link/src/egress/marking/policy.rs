@@ -107,7 +107,7 @@ impl MarkingPolicy {
     }
 
     /// Refuses options that contradict each other for a queue of `capacity_bytes`. With `None`,
-    /// refuses those that contradict each other for any queue.
+    /// refuses options that contradict each other for any queue.
     ///
     /// # Errors
     /// [`ChoiceError::Order`].
