@@ -153,7 +153,8 @@ fn read_control(header: &libc::msghdr) -> ControlValues {
                 }
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
-                    // For a broadcast, this is an address from which to answer.
+                    // Unlike `ipi_addr`, this is never a broadcast address, so it can be the source
+                    // of an answer.
                     let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
                     values.local = Some(LocalAddress::new(ip.into(), 0));
                 }
@@ -258,7 +259,7 @@ pub(crate) fn send(
         unsafe { (mem::zeroed(), mem::zeroed()) };
     let mut controls: [SentControl; BATCH_MAX] = [[0; 8]; BATCH_MAX];
     for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
-        // The kernel only reads what it sends. The structure has no const pointer.
+        // The cast is safe: the kernel only reads these bytes, but `iovec` has no const pointer.
         *vector =
             libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
     }

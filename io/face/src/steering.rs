@@ -24,7 +24,7 @@ const SHIFT: u32 = 16;
 const SOURCE_V4_AT: u32 = 12;
 const SOURCE_V6_AT: u32 = 8;
 const HEADER_V6_BYTES: u32 = 40;
-/// More datagrams than a receive buffer holds: each uses at least 700 bytes of it.
+/// Upper limit for datagrams in a receive buffer. The kernel counts at least 700 bytes for each.
 const QUEUED_MAX: usize = 1 << 15;
 /// From linux/filter.h: return A.
 const BPF_A: u32 = 0x10;

@@ -78,7 +78,8 @@ impl PeerAdmission {
         };
         let class = FaceClass { is_stream: false, network: refusal.network() };
         let Some((slot, face)) = self.pop_least_used(now, class, faces) else {
-            // Another thread may have an idle face. Do not ask for each datagram of a flood.
+            // Another thread may have an idle face. Limit these requests: a flood of unknown peers
+            // would cause one per datagram.
             let may_ask = now >= self.eviction_requested_at.plus_ns(SEARCH_INTERVAL_NS);
             if may_ask {
                 self.eviction_requested_at = now;

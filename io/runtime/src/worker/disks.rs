@@ -6,7 +6,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_disk::DiskPorts;
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierStats};
 
-/// Interval at which the control thread gets disk statistics, for its log.
+/// Interval of the reports about disks to the control thread, which logs them.
 const REPORT_INTERVAL_NS: u64 = 200 * NS_PER_MS;
 /// The same during recovery of the index.
 const RECOVERY_REPORT_INTERVAL_NS: u64 = 20 * NS_PER_MS;

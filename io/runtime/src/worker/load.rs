@@ -9,7 +9,7 @@ use super::faces::Faces;
 use crate::face::FaceSocket;
 use crate::message::{FaceWork, WorkReport};
 
-/// Number of faces in a report: those with the most work.
+/// Maximum number of faces in a report. It lists the faces with the most work.
 const REPORTED_MAX: usize = 16;
 
 /// The time of the last report.

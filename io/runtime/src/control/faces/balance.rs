@@ -20,7 +20,8 @@ struct WorkerLoad {
 pub(super) struct Balance {
     threads: Vec<WorkerLoad>,
     interval_ns: u64,
-    /// Earliest time of the next decision. By then, all threads have reported since the last move.
+    /// Earliest time of the next decision: late enough that all threads have reported since the
+    /// last move.
     decide_at: Option<Instant>,
     moving: Option<MovingFace>,
 }

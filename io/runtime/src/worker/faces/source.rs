@@ -27,8 +27,8 @@ impl Source {
     }
 }
 
-/// The event kinds to watch. Writability is watched only while needed: otherwise each read by a
-/// peer would wake the thread.
+/// The events to watch. Include writability only while a face waits for it. Otherwise, each read by
+/// a peer would wake the thread.
 pub(super) fn interest(awaits_writable: bool) -> Interest {
     if awaits_writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
 }
