@@ -89,7 +89,7 @@ impl<'a> Turn<'a> {
     ///
     /// It does not join if the filter in front of the queue rules out its Data (the first bypass of
     /// paper nb-cache). If the queue is over the threshold and a next hop is available, the
-    /// Interest bypasses the store, whether the store has its Data or not.
+    /// Interest bypasses the store. It does so even if the store has its Data.
     pub fn offer_to_queue(
         &mut self,
         face: FaceId,
@@ -124,7 +124,8 @@ impl<'a> Turn<'a> {
         router.egress.refuse(&received, &sender, nack, reason);
     }
 
-    /// Counts an Interest that joins the queue in front of the store, which now holds `queued`.
+    /// Counts an Interest that joins the queue in front of the store. The queue then holds `queued`
+    /// Interests.
     pub fn count_queued(&mut self, queued: usize) {
         self.router.egress.stats.busy.interests_queued += 1;
         self.router.set_driver_queue(queued);

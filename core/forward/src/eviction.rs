@@ -92,7 +92,7 @@ impl PitShare {
         sample.iter().filter(|entry| self.has(entry.holder)).map(|entry| entry.bytes).sum()
     }
 
-    /// The largest of the shares into which `share` divides a sample, with its bytes.
+    /// Divides a sample into shares by `share`. Returns the largest share, with its bytes.
     fn greatest(sample: &[Sampled], share: impl Fn(Holder) -> Self) -> Option<(u64, Self)> {
         let shares = sample.iter().map(|entry| share(entry.holder));
         shares.map(|share| (share.bytes(sample), share)).max_by_key(|(bytes, _)| *bytes)

@@ -80,7 +80,7 @@ impl Frame {
     }
 }
 
-/// Copies a payload out of its block if the block is more than twice as large, which frees the
+/// Copies a payload out of its block if the block is more than twice as large. This frees the
 /// block.
 pub(crate) fn detach(payload: &mut Packet, pool: &mut Pool) {
     if payload.block_bytes() > 2 * Pool::footprint(payload.len()) {

@@ -230,7 +230,7 @@ impl Link {
     }
 
     /// Queues one packet (an Interest or Data TLV) for sending. The link sets the fragment fields
-    /// of `header`, removes local fields if the face has none, and adds a congestion mark if its
+    /// of `header`, and removes local fields if the face has none. It adds a congestion mark if its
     /// marking policy requires one.
     ///
     /// # Errors
@@ -368,7 +368,7 @@ impl Link {
         Some(frame)
     }
 
-    /// Starts the timer of the frame with this number, which has left the queue.
+    /// Starts the timer of the frame with this number. The frame has left the queue.
     #[inline]
     fn on_dequeued(&mut self, tx_sequence: Option<u64>) {
         if let (Some(number), Some(reliability)) = (tx_sequence, self.encoder.reliability()) {

@@ -137,7 +137,7 @@ impl Command {
             && !has_bad_value
     }
 
-    /// Sets the defaults of absent fields. The face becomes 0, which means the face that the
+    /// Sets the defaults of absent fields. The default of the face is 0. It means the face that the
     /// command came from.
     pub(crate) fn apply_defaults(self, parameters: &mut ControlParameters) {
         let (_, optional) = self.fields();

@@ -51,7 +51,7 @@ impl CsDiskInfo {
         for (index, counter) in T::TABLE.iter().enumerate() {
             let value = counter.status.map_or(0, |number| self.number(number));
             *stats.number_mut(index) = match counter.kind {
-                // Only the number of members is sent, not which they are.
+                // Only the number of members is sent, so the lowest members stand for the set.
                 CounterKind::Set => u64::MAX.checked_shr(64 - value.min(64) as u32).unwrap_or(0),
                 _ => value,
             };

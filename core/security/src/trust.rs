@@ -75,8 +75,8 @@ impl TrustedKey {
         &*self.verifier
     }
 
-    /// Whether `locator` names this key. It may be the certificate's name or a prefix of it, the
-    /// key's name or a name below it, or the digest of the public key.
+    /// Whether `locator` names this key. It may be the certificate's name or a prefix of it, or the
+    /// key's name or a name below it. It may also be the digest of the public key.
     fn is_named_by(&self, locator: &KeyLocatorView<'_>) -> bool {
         match locator {
             KeyLocatorView::Name(name) => {

@@ -13,8 +13,8 @@
 //!    hop is the candidate.
 //! 2. **Choose the threshold.** If disk and hop are both measured, each of 26 thresholds is
 //!    simulated for this arrival ([`Thresholds`]): a virtual queue at the disk and one at the hop.
-//!    Each keeps the sum of what its Interests would have waited. The threshold with the smallest
-//!    sum applies. Otherwise the configured threshold applies.
+//!    Each keeps the sum of the waits of its Interests. The threshold with the smallest sum
+//!    applies. Otherwise the configured threshold applies.
 //! 3. **Compare.** The Interest goes to the hop if the queue has reached the threshold, and if the
 //!    hop has room ([`PathModel::has_room`]). Otherwise it waits for the disk.
 //! 4. **Probe.** A hop or a disk that is not used has no new measurements. For each, the time that
@@ -34,8 +34,9 @@
 //!
 //! Threshold 3 costs the least, so three Interests wait and three go to the hop.
 //!
-//! It must never keep a hop in use that has stopped answering, move a standing queue from the disk
-//! to the hop, where others wait too, or spend more than a small share of the time on probes.
+//! It must never keep a hop in use that has stopped answering. It must never move a standing queue
+//! from the disk to the hop, where others wait too. It must never spend more than a small share of
+//! the time on probes.
 
 use alloc::vec::Vec;
 
@@ -196,8 +197,8 @@ impl Adaptive {
         &mut self.disks[disk]
     }
 
-    /// Chooses between the disk of `disk_queue` and the next hops, which are given by their
-    /// positions and measurements. `threshold` decides while nothing is known.
+    /// Chooses between the disk of `disk_queue` and the next hops. `hops` has the position of each
+    /// next hop and the index of its measurements. `threshold` decides while nothing is known.
     pub(crate) fn choose(
         &mut self,
         now: Instant,

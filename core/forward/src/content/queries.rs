@@ -42,7 +42,7 @@ pub(crate) struct RemoteRead {
     pub(crate) is_marked: bool,
 }
 
-/// The shards that wait for a read which has returned their Data.
+/// The shards for which a finished read has returned Data.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RemoteWaiters {
     /// The shards, as a bit set.
@@ -51,8 +51,8 @@ pub(crate) struct RemoteWaiters {
     pub(crate) is_marked: bool,
 }
 
-/// All open queries of a shard. Each belongs to one PIT entry, which has its slot number. So there
-/// are never more queries than PIT entries.
+/// All open queries of a shard. Each belongs to one PIT entry, and the entry has its slot number.
+/// There are never more queries than PIT entries.
 #[derive(Default)]
 pub(crate) struct Queries {
     queries: Slab<PrefixQuery>,

@@ -1,4 +1,4 @@
-//! Which PIT entries wait for which disk read.
+//! The disk reads in progress, and the PIT entries that wait for each.
 
 use alloc::vec::Vec;
 

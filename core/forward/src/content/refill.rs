@@ -1,5 +1,5 @@
-//! Decides which lost segments the router requests again, and when. Only objects of which the store
-//! has most segments are refilled.
+//! Decides which lost segments the router requests again, and when. The router refills only objects
+//! that are nearly complete in the store.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;

@@ -90,7 +90,7 @@ impl Router {
         self.available_of(next_hops.as_slice(), origin, interest)
     }
 
-    /// The next hops to which an Interest may go now and whose stores have room.
+    /// The next hops that may receive an Interest now and whose stores have room.
     fn available_of(
         &self,
         next_hops: &[FibNextHop],

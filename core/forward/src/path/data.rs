@@ -85,8 +85,7 @@ impl Router {
     /// Keeps those PIT entries in `matched` whose Interest was sent to `face`, the source of the
     /// Data. If the face uses secret PIT tokens, Data without the token of an entry may be forged.
     /// Then [`Self::check_token`] decides whether any entry is kept. `token` is `None` if the
-    /// caller has checked the source. If no entry is left, returns the reason for which the last
-    /// one was removed.
+    /// caller has checked the source. If no entry is left, returns why the last one was removed.
     #[inline]
     pub(crate) fn retain_sent_to(
         &mut self,

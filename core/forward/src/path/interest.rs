@@ -195,7 +195,7 @@ impl Router {
         self.egress.data(&to, incoming.face.is_local(), origin, incoming.interest.name, packet);
     }
 
-    /// Begins a disk read for an Interest, which waits for it in the PIT.
+    /// Begins a disk read for an Interest. The Interest waits for it in the PIT.
     #[inline(always)]
     fn read_disk(&mut self, incoming: &IncomingInterest<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);

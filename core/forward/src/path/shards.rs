@@ -22,13 +22,13 @@
 //!    offers the Data, or replies that it has nothing. After 4 s, or if no shard has a candidate,
 //!    the Interest is forwarded.
 //! 6. **Data from upstream** may arrive at any shard. That shard finds the homes whose watches
-//!    match (only hashes are compared) and sends `Offer` to the first home, which passes it on to
-//!    the next. Each home satisfies its own entries. The offer lists the downstreams served so far,
-//!    so each face receives the Data once for each PIT token.
+//!    match; only hashes are compared. It sends `Offer` to the first home. Each home passes the
+//!    offer on to the next. Each home satisfies its own entries. The offer lists the downstreams
+//!    served so far, so each face receives the Data once for each PIT token.
 //! 7. **Unwatch.** When the entry ends, the home sends `Unwatch`. Watches also expire on their own.
 //!
-//! Data that only other shards have requested is stored only if a home confirms that it had sent an
-//! Interest to the face that the Data came from (`Verdict`).
+//! A shard may receive Data that only other shards have requested. It stores the Data only if a
+//! home confirms that it had sent an Interest to the source (`Verdict`).
 //!
 //! Example with four shards: the home of `/film` is shard 2. An Interest for `/film` arrives, and
 //! shard 2 has nothing. Shards 0, 1 and 3 get `Watch` and `Query`. Shard 1 has `/film/v=3/seg=0` on

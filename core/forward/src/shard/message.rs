@@ -79,7 +79,7 @@ pub(crate) struct OfferedData {
     pub(crate) token: Option<PitToken>,
     /// For Data that no entry of its own shard requested.
     pub(crate) verdict: Option<UnsolicitedVerdict>,
-    /// Stale Data, which does not answer Interests with MustBeFresh.
+    /// The Data is stale, so it does not answer Interests with MustBeFresh.
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
     /// The downstreams that have received the Data. Each face receives it once for each PIT token.

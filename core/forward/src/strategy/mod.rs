@@ -184,8 +184,7 @@ impl Strategy {
         self.behaviour().on_refusal(context)
     }
 
-    /// Handles an Interest that is unanswered at the time for which the strategy requested a
-    /// wakeup.
+    /// Handles an Interest that is still unanswered when the strategy's wakeup is due.
     pub(crate) fn on_timeout(&self, context: &mut Context<'_>) {
         self.behaviour().on_timeout(context);
     }

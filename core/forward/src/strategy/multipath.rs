@@ -11,10 +11,10 @@
 //!   A failure is a Nack, a time-out or an overdue answer. A dead next hop thus costs a second,
 //!   once for each object and shard.
 //! - A refused Interest goes to another next hop at once. A retransmission goes to a next hop that
-//!   has not received it. A segment with an owner goes to the owner again, unless the owner has
-//!   sent nothing for a second, or has not answered this Interest within a second.
+//!   has not received it. A segment with an owner goes to the owner again. The exception is an
+//!   owner that has sent nothing for a second, or has not answered this Interest within a second.
 //! - If an owner leaves three segments of its range unanswered, the strategy no longer waits for
-//!   it, until it has delivered some hundreds of others.
+//!   it. It waits again when the owner has delivered some hundreds of other segments.
 //!
 //! Each shard counts turns and Interests in flight on its own (decision 0023).
 

@@ -5,7 +5,7 @@ use weir_base::Instant;
 
 use crate::table::queue_estimator::{QueueEstimator, ServerPreference};
 
-/// Round-trip times over which the wait for others is averaged.
+/// Number of round-trip times that the average of the wait for others covers.
 const ROUND_TRIPS: f64 = 32.0;
 /// 1 / weight of an answer in averages over answers.
 const ANSWERS: f64 = 256.0;
@@ -15,8 +15,8 @@ const PAIRS_MIN: f64 = 3.0;
 const LOAD_MAX: f64 = 0.97;
 /// A wait below this share of the base round-trip time counts as none.
 const WAIT_MIN: f64 = 1e-3;
-/// Round-trip times after which a burst has passed. Interests still in flight then are a standing
-/// queue.
+/// Number of round-trip times after which a burst has passed. Interests that are then still in
+/// flight form a standing queue.
 const STANDING_QUEUE_RTTS: f64 = 128.0;
 /// 1 / weight of a longer sample in the base round-trip time. Without this weight, the base could
 /// not rise.

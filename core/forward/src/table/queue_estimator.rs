@@ -2,8 +2,9 @@
 //!
 //! The estimator serves a disk, or everything behind a next hop. For each finished request it knows
 //! how many other requests were in the queue on arrival, and how long the request took. A queue of
-//! `n` equal servers with service time `s` predicts `s` if a server was free, and `s * (ahead + 1)
-//! / n` otherwise. The estimator fits `n` and `s` to the averages of what it has seen:
+//! `n` equal servers has the service time `s`. The predicted time is `s` if a server was free, and
+//! `s * (ahead + 1) / n` otherwise. The estimator fits `n` and `s` to the averages of what it has
+//! seen:
 //!
 //! 1. Answers are averaged in buckets by the number found on arrival. Old averages lose weight.
 //! 2. For each of 24 numbers of servers, the best `s` and the squared relative error are computed.

@@ -1,4 +1,5 @@
-//! Prefixes for which other shards wait for Data.
+//! The prefixes of pending Interests with CanBePrefix in other shards. Data of this shard may
+//! satisfy them.
 
 use alloc::vec::Vec;
 

@@ -133,8 +133,8 @@ impl Encoder {
         Ok(count)
     }
 
-    /// The number of fragments for a packet of `len` bytes, the size of the first one, and the size
-    /// of each other one except the last.
+    /// Computes how a packet of `len` bytes is fragmented. Returns the number of fragments, the
+    /// size of the first, and the size of the others. The last may be shorter.
     fn fragment_sizes(
         &self,
         config: &CodecConfig,

@@ -50,7 +50,7 @@ pub(crate) struct ReassembledPacket {
 ///    or if it has no Sequence. It is also refused if the packet is known with another FragCount,
 ///    or already has this fragment.
 /// 3. If there are too many partial packets, or they use too much memory, the longest idle ones are
-///    dropped, but never the packet of this fragment.
+///    dropped. The packet of this fragment is never dropped.
 /// 4. For a new packet, one buffer is allocated. Its size follows from the first fragment that
 ///    arrives: `(length + 64) * FragCount`, at most 8800 bytes.
 /// 5. If all fragments together exceed the largest packet (8800 bytes), the packet is dropped.
@@ -64,8 +64,9 @@ pub(crate) struct ReassembledPacket {
 /// arrive as 100, 102, 101, 103. Fragment 0 is appended. Fragment 2 is early. Fragment 1 is
 /// appended, and then fragment 2 from `early`. Fragment 3 completes the packet.
 ///
-/// It must never combine fragments of two packets, keep a receive block in use (all fragments are
-/// copied), or use more memory than configured, except for the packet of the latest fragment.
+/// It must never combine fragments of two packets. It must never keep a receive block in use, so it
+/// copies all fragments. It must never use more memory than configured, except for the packet of
+/// the latest fragment.
 ///
 /// Identifiers and deadlines are stored in columns of their own. Every fragment searches the
 /// identifiers, and a full table searches the deadlines.

@@ -243,8 +243,8 @@ impl Flows {
         flow.queued_bytes.saturating_add(scaled(flow.expected_bytes(), gamma))
     }
 
-    /// Whether a flow must wait although the face has room. This is so if some of its Interests
-    /// were answered late, and if its unanswered Interests, including late ones, may already bring
+    /// Whether a flow must wait although the face has room. This has two conditions. Some of its
+    /// Interests were late. And its unanswered Interests, including late ones, may already bring
     /// its share of `max_bytes`. One Interest at a time may always pass.
     ///
     /// Late Interests do not count for the face. Otherwise names without Data would use all the
@@ -506,7 +506,7 @@ fn averaged(average: u64, value: u64) -> u64 {
     average - average.div_ceil(AVERAGE_OVER) + value.div_ceil(AVERAGE_OVER)
 }
 
-/// The name of an Interest or Data, which is its first element.
+/// The name of an Interest or Data. It is the first element of the packet.
 fn name_of(packet: &[u8]) -> Option<NameView<'_>> {
     let (_, body) = tlv::read_single(packet).ok()?;
     let first = tlv::Reader::new(body).next_element().ok()??;

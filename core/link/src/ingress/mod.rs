@@ -1,4 +1,5 @@
-//! Interest shaping: which incoming Interests the forwarder gets at once, and which are delayed.
+//! Interest shaping: delays incoming Interests if their Data would overflow the queue of the
+//! downstream.
 
 mod config;
 mod delayed;

@@ -5,18 +5,18 @@
 //!
 //! **Negotiation** (`offers.rs`). A peer that does not know runs would drop them. So an end first
 //! sends a question. The peer's answer allows runs for 4 seconds, and the question is repeated each
-//! second while there are runs to send. The question contains a random number, which the answer
-//! must repeat, because anyone can forge the peer's address over UDP. Only an end with
-//! [`RunsConfig::Initiate`] mentions runs first.
+//! second while there are runs to send. The question contains a random number, and the answer must
+//! repeat it, because anyone can forge the peer's address over UDP. Only an end with
+//! [`RunsConfig::Initiate`] sends the first offer.
 //!
 //! **Sending** (`gather.rs`, `ReadyQueue::gather`). The driver calls `Link::gather_runs` just
 //! before it passes frames to the socket, so disciplines, marks and counters see single Interests.
 //!
 //! 1. Starting at each ready frame, the search takes the following frames with the same length of
 //!    header and packet.
-//! 2. A frame joins if it differs only in segment number, nonce and PIT token, and if nonce and
-//!    segment number have the same offset from the first frame. Offsets must rise, and stay below
-//!    the span (64 at most).
+//! 2. A frame joins if it differs only in segment number, nonce and PIT token. Its nonce and its
+//!    segment number must have the same offset from the first frame. Offsets must rise, and stay
+//!    below the span (64 at most).
 //! 3. Two or more frames become one: the first Interest, a bitmap of the offsets, and the PIT
 //!    tokens of the others if they differ.
 //!

@@ -1,4 +1,4 @@
-//! Marking policies: which packets are marked for congestion.
+//! Marking policies: they decide which packets are marked for congestion.
 
 mod codel;
 mod marker;
