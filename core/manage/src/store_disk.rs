@@ -9,8 +9,8 @@ use crate::error::DecodeError;
 use crate::numbers::types;
 
 /// Counters of the disks of a content store, by their number in the dataset. Tables of counters
-/// declare these numbers ([`Counter::status`](weir_base::Counter::status)). All are even, so a
-/// reader that does not know one skips it. A missing counter is 0.
+/// declare these numbers ([`Counter::status`](weir_base::Counter::status)). All are even, so
+/// readers skip numbers that they do not know. A missing counter is 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CsDiskInfo {
     numbers: BTreeMap<u32, u64>,

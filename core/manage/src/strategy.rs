@@ -125,8 +125,8 @@ impl StrategyTable {
             let name = kind.short_name();
             return Err(refuse(format!("{name} does not support version {version}")));
         }
-        // The strategies check their own parameters, so a successful answer means that they are
-        // accepted.
+        // Strategies check their own parameters, so this manager accepts only names that the router
+        // accepts.
         Strategy::from_name(name).map_err(|error| refuse(error.to_string()))?;
         Ok(name.to_name())
     }

@@ -199,8 +199,7 @@ impl Anchors {
 /// Checks that the key of `certificate` may sign a packet with this name at this time: it is valid,
 /// and its identity is a prefix of the name.
 ///
-/// # Errors
-/// [`TrustError::NameNotCovered`] and those of [`check_validity`].
+/// # Errors [`TrustError::NameNotCovered`], and the errors of [`check_validity`].
 pub(crate) fn may_sign(
     certificate: &Certificate,
     name: NameView<'_>,

@@ -51,7 +51,7 @@ impl Neighbour {
     }
 }
 
-/// All neighbours that have sent something, by slot of the face table.
+/// All neighbours with state, by slot of the face table.
 pub(crate) struct Neighbours {
     period_ns: u64,
     by_slot: Vec<Neighbour>,
@@ -147,8 +147,8 @@ impl Neighbours {
     }
 
     /// Sends the signals that are due. `is_over` means that the queue of the store is over its
-    /// threshold. Each neighbour receives at most one signal in a period. So a queue that crosses
-    /// the threshold often causes no more signals than a queue that stays above it.
+    /// threshold. Each neighbour receives at most one signal in a period. A queue that often
+    /// crosses the threshold thus causes no more signals than a queue that stays above it.
     pub(crate) fn announce(
         &mut self,
         now: Instant,

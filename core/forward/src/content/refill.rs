@@ -55,7 +55,7 @@ impl Refill {
         self.holes.is_empty()
     }
 
-    /// When [`Refill::take_due`] has something.
+    /// When [`Refill::take_due`] may return segments.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let (&(due, _), _) = self.holes.first_key_value()?;
         Some(due.max(self.not_before))

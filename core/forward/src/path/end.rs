@@ -149,8 +149,8 @@ impl Router {
         }
     }
 
-    /// Ends an entry's wait for a disk, for other shards or for a bypass, because the entry ends or
-    /// will wait for something else. `origin` describes the Data that answers the entry, if any.
+    /// Ends an entry's wait for a disk, for other shards or for a bypass. Either the entry ends, or
+    /// it will wait for another source. `origin` describes the Data that answers the entry, if any.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self, index: u32, origin: Option<DataOrigin>) {
         if self.tables.pit.entry(index).awaits != AwaitedSource::Upstream {

@@ -88,8 +88,8 @@ pub(crate) struct OfferedData {
     pub(crate) homes: u64,
 }
 
-/// What the home shards report about Data that only they may have requested. Its own shard stores
-/// it if it was requested.
+/// The report of the home shards about Data that only they may have requested. The shard that
+/// received the Data stores it if one of them had requested it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnsolicitedVerdict {
     pub(crate) shard: u16,

@@ -82,7 +82,8 @@ fn forward_new(context: &mut Context<'_>) {
 
 #[inline(never)]
 fn forward_to_one_of_several(context: &mut Context<'_>) {
-    // The cheapest next hop that is up. If none is, the one that has failed least.
+    // Chooses the cheapest next hop that is up. If no hop is up, chooses the hop with the fewest
+    // failures.
     let up = context.eligible().find(|hop| is_up(context, hop));
     let failures = |hop: &FibNextHop| context.measurement(hop).map_or(0, Measurement::failures);
     match up.or_else(|| context.eligible().min_by_key(failures)) {

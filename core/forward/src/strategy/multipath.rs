@@ -247,8 +247,8 @@ impl Multipath {
         (segment <= range.last).then_some(range.face)
     }
 
-    /// Chooses among the next hops with less than their share in flight the one whose turn begins
-    /// first. Returns it with the end of its turn.
+    /// Considers only next hops with less than their share in flight. Chooses the hop whose turn
+    /// begins first, and returns it with the end of its turn.
     fn choose(
         &self,
         context: &Context<'_>,

@@ -1,5 +1,5 @@
-//! A model of what lies behind a next hop: a path there and back, and a queue that this router's
-//! Interests share with those of others.
+//! A model of what lies behind a next hop: a path there and back, and a queue that this router
+//! shares with other routers.
 
 use weir_base::Instant;
 
@@ -71,8 +71,8 @@ pub(crate) struct PathModel {
     /// When the last answered Interest was sent, and its round-trip time.
     last: Option<(Instant, f64)>,
     answered_at: Instant,
-    /// Number of Interests sent there, and number of those that the adaptive policy has accounted
-    /// for. It chose this hop for them, or counted them with `take_unexpected`.
+    /// Number of Interests sent there, and how many of them the adaptive policy has accounted for.
+    /// It chose this hop for them, or counted them with `take_unexpected`.
     sent: u64,
     accounted: u64,
     /// Interests in flight there by choice.
@@ -82,8 +82,8 @@ pub(crate) struct PathModel {
     /// The smallest `chosen_in_flight` in the previous period and in this one.
     least_in_flight: [u32; 2],
     span_began: Instant,
-    /// Whether a standing queue was found, so that at most as many Interests are sent as the path
-    /// holds.
+    /// Whether a standing queue was found. The number in flight by choice is then limited to what
+    /// the path holds.
     is_full: bool,
 }
 
@@ -205,8 +205,8 @@ impl PathModel {
     /// Whether one more Interest may be sent there by choice.
     ///
     /// A standing queue of such Interests gains nothing. They wait there instead of here, and make
-    /// others wait. Consumers with windows fill any queue that they may use. So if more stay in
-    /// flight than the path holds, no more are sent until the number has fallen. Interests whose
+    /// others wait. Consumers with windows fill any queue that they may use. If more Interests stay
+    /// in flight than the path holds, no more are sent until the number has fallen. Interests whose
     /// Data is not stored here do not count, because they must go there anyway.
     pub(crate) fn has_room(&mut self, now: Instant) -> bool {
         let interval_ns = self.interval_ns();

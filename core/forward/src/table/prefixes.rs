@@ -108,8 +108,8 @@ impl<T> PrefixTable<T> {
         Some(&mut self.entries[index].value)
     }
 
-    /// The entry of the first `length` components of `name`. If the bytes of a name start with
-    /// those of another name, its components do too.
+    /// The entry of the first `length` components of `name`. Comparing bytes is enough: if the
+    /// bytes of a name start with the bytes of another name, so do its components.
     fn find(&self, name: NameView<'_>, hash: u64, length: usize) -> Option<u32> {
         self.table.find(hash, |index| {
             let entry = &self.entries[index];

@@ -98,8 +98,8 @@ impl Watches {
         self.expired = expired;
     }
 
-    /// The home shards that watch for Data of this name, as a bit set. `hashes` are those of its
-    /// proper prefixes, shortest first. Only hashes are compared; the home compares the names.
+    /// The home shards that watch for Data of this name, as a bit set. `hashes` has the hashes of
+    /// its proper prefixes, shortest first. Only hashes are compared; the home compares the names.
     pub(crate) fn home_shards_of(&self, name: NameView<'_>, hashes: &[u64]) -> u64 {
         let mut homes = 0;
         for (components, &hash) in (1..name.component_count()).zip(hashes) {

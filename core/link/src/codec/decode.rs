@@ -167,7 +167,7 @@ impl Decoder {
         self.reassembly.expire(now, drops);
     }
 
-    /// When [`Self::poll`] may have something to do; may be too early, never too late.
+    /// When [`Self::poll`] must be called next. The time may be too early, but never too late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.reassembly.next_wakeup()
     }

@@ -181,7 +181,8 @@ impl Reassembly {
         self.earliest = self.deadlines.iter().copied().min().unwrap_or(Instant::FAR_FUTURE);
     }
 
-    /// When [`expire`](Self::expire) may have something to do; may be too early, never too late.
+    /// When [`expire`](Self::expire) must be called next. The time may be too early, but never too
+    /// late.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         (!self.ids.is_empty()).then_some(self.earliest)
     }
@@ -278,7 +279,7 @@ fn keep_spare(spare: &mut Vec<Vec<(u32, Packet)>>, mut early: Vec<(u32, Packet)>
     }
 }
 
-/// The buffer size for all fragments, estimated from the first one that arrives. The margin is
+/// The buffer size for all fragments, estimated from the first fragment that arrives. The margin is
 /// needed because fragment 0 has less payload than other fragments.
 fn size_estimate(fragment_len: usize, frag_count: u32) -> usize {
     ((fragment_len + 64) * frag_count as usize).min(PACKET_SIZE_MAX)

@@ -67,7 +67,7 @@ const LOST_PACKETS_MAX: usize = 64;
 /// unused, because the list doubles when it grows.
 const UNACKNOWLEDGED_BYTES: u64 = 2 * size_of::<Option<Unacknowledged>>() as u64;
 
-/// NFD's bounds. They are those of RFC 6298, except for the minimum.
+/// NFD's bounds. Only the minimum differs from RFC 6298.
 const RTT: RttConfig = RttConfig {
     initial_rto_ns: NS_PER_S,
     rto_min_ns: 200 * NS_PER_MS,
@@ -212,7 +212,7 @@ impl Reliability {
         self.unacknowledged.get_mut(at)
     }
 
-    /// Encodes a frame, with as many waiting Acks as its header and the MTU have room for.
+    /// Encodes a frame. Adds waiting Acks while the header and the MTU have room.
     fn encode(&mut self, fragment: &OutFragment, mtu: usize) -> Frame {
         let OutFragment { header, framing, octets } = fragment;
         let mut prefix = [0; LP_PREFIX_MAX];

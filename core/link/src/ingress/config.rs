@@ -24,8 +24,8 @@ pub enum ShapingConfig {
 /// A number in thousandths, so that configurations can be compared.
 type Thousandths = u32;
 
-/// Options of fair share Interest shaping (paper chopcop, 3.2). The defaults are those of its
-/// section 5.
+/// Options of fair share Interest shaping (paper chopcop, 3.2). The defaults come from its section
+/// 5.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct FispConfig {
     /// `capacity`: size of the queue towards the downstream in bytes, C of the paper.

@@ -39,7 +39,8 @@ pub(super) struct Flows {
     key: HashKey,
     components: usize,
     by_hash: Table,
-    /// [`OVERFLOW_FLOW`] always exists. Any other flow exists only while it needs something.
+    /// [`OVERFLOW_FLOW`] always exists. Any other flow exists only while it has Interests or queued
+    /// Data.
     flows: Slab<Flow>,
     pending: Pending,
     /// Expected Data of all flows: q_i.
@@ -214,7 +215,7 @@ impl Flows {
         }
     }
 
-    /// Number of flows that need something, n of the paper; at least 1.
+    /// Number of flows with Interests or queued Data, n of the paper; at least 1.
     pub(super) fn count(&self) -> u64 {
         let has_overflow =
             self.flows.get(OVERFLOW_FLOW).is_some_and(|overflow| !overflow.is_idle());

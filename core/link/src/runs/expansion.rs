@@ -74,7 +74,7 @@ impl Expansion {
         Some((header, packet))
     }
 
-    /// Copies the next Interests into a block, as many as remain or fit.
+    /// Copies the next Interests into a block: all that remain, or as many as fit.
     fn copy(&mut self, pool: &mut Pool) {
         let len = self.first.len();
         let count = (BLOCK_BYTES / len).clamp(1, self.left.count_ones() as usize);

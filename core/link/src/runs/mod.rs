@@ -30,8 +30,8 @@
 //! become one frame with bitmap `1011` (bits 0, 1 and 3). The receiver writes the numbers 7, 8 and
 //! 10 into copies of the first Interest.
 //!
-//! Runs must never go to a peer that has not accepted them in the last 4 seconds, change a single
-//! bit of an Interest, or reorder packets.
+//! Runs must never go to a peer that has not accepted them in the last 4 seconds. They must never
+//! change a bit of an Interest, or reorder packets.
 
 mod expansion;
 mod gather;
