@@ -37,7 +37,7 @@ impl Queues {
     }
 }
 
-/// The counters of a router since it started, and its queues. `address` is that of its metrics.
+/// The counters of a router since it started, and its queues. `address` serves its metrics.
 pub(super) fn fetch(address: SocketAddr) -> io::Result<(RouterSample, Queues)> {
     let text = fetch_text(address)?;
     let length = |name| u32::try_from(value_of(&text, name)).unwrap_or(u32::MAX);

@@ -189,7 +189,7 @@ pub(crate) fn tree(
     make(format!("tree-{depth}-{fan_out}"), routers(count, at), links)
 }
 
-/// `width` by `height` routers, each linked to the one to its right and the one below.
+/// `width` by `height` routers, each linked to its right and its lower neighbour.
 pub(crate) fn grid(
     width: usize,
     height: usize,

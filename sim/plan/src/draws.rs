@@ -16,7 +16,7 @@ use crate::workload::{Demand, Popularity};
 
 /// Limit on the objects of a producer that are registered with a controller.
 const FILES_MAX: u64 = 10_000;
-/// How many bytes longer a segment's name may be than that of the first segment.
+/// How much a large segment number may lengthen a name, compared with segment 0, in bytes.
 const NUMBER_BYTES: u64 = 8;
 
 impl Plan {
@@ -164,7 +164,7 @@ fn choose_on_disk(
         let is_new = |it: &(usize, u64, u64)| !objects.contains(&(it.0, it.1));
         chosen.extend(more.into_iter().filter(is_new));
     }
-    // 3. If all consumers follow traces, no Interest ever asks for the other segments.
+    // 3. If all consumers follow traces, no Interest requests the other segments.
     if let Some(requested) = traced(plan) {
         chosen.retain(|&(_, object, segment)| requested.contains(&(object, segment)));
     }

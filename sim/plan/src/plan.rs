@@ -184,7 +184,7 @@ pub struct StagesPlan {
     pub cpu: Option<CpuPlan>,
     /// Lookup of an Interest in the store (rate mu_1).
     pub store: Option<StagePlan>,
-    /// Service time of `store` for an Interest that misses, which a filter or index can tell
+    /// Service time of `store` for an Interest that misses. A filter or an index detects a miss
     /// without a read. The Interest waits in the same queue, and its service time is chosen when it
     /// joins. `None`: the same as for a hit.
     pub store_miss: Option<ServiceTime>,

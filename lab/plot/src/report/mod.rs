@@ -113,7 +113,7 @@ pub struct Graphic {
     pub svg: String,
     /// The caption without a number; figures are numbered in order.
     pub caption: String,
-    /// A description for those who cannot see it; empty uses the caption.
+    /// Alternative text for screen readers; empty uses the caption.
     pub alt: String,
     /// The command that made it; may be empty.
     pub command: String,

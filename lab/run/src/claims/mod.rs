@@ -248,7 +248,7 @@ impl Claims {
     }
 }
 
-/// Rejects causes that name no other claim, or one that itself differs.
+/// Rejects a cause whose experiments are missing, belong to the paper, or have a cause themselves.
 fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
     for (at, claim) in claims.iter().enumerate() {
         let Some(cause) = &claim.cause else { continue };

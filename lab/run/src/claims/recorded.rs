@@ -146,9 +146,9 @@ fn with_table(readme: &str, table: &str) -> Option<String> {
     Some(format!("{}\n{table}{}", &readme[..begin], &readme[end..]))
 }
 
-/// Counts, one line for each claim, and the causes of those that were not reproduced. A claim that
-/// was not run at full size is shown with its numbers of the smoke size. `expected/` has the commit
-/// and the day of each run.
+/// The counts, a row for each claim, and the causes of the claims that were not reproduced. A claim
+/// that did not run at full size is shown with its smoke numbers. `expected/` has the commit and
+/// the day of each run.
 fn table(full: Option<&RecordedVerdicts>, smoke: Option<&RecordedVerdicts>) -> String {
     let mut rows: Vec<(&RecordedClaim, Size)> = Vec::new();
     for kept in [full, smoke].into_iter().flatten() {

@@ -54,7 +54,7 @@ impl Curve {
     fn new(from: Point, to: Point, aside: f64) -> Self {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let length = dx.hypot(dy).max(1e-9);
-        // The control point's offset is twice that of the curve's middle.
+        // The control point lies twice as far from the line as the middle of the curve.
         let (x, y) = (-dy / length * aside * 2.0, dx / length * aside * 2.0);
         let control = ((from.0 + to.0) / 2.0 + x, (from.1 + to.1) / 2.0 + y);
         Self { from, control, to, bent: aside != 0.0 }
@@ -249,8 +249,8 @@ impl<'a> Picture<'a> {
             if node == a || node == b || !between || aside.abs() >= clear {
                 continue;
             }
-            // At this fraction of its length, the curve's offset is 4 s (1 - s) times that of its
-            // middle.
+            // At the fraction s of its length, the curve is 4 s (1 - s) times as far from the line
+            // as at its middle.
             let share = along / length;
             let reach = (4.0 * share * (1.0 - share)).max(0.15);
             let needed = (clear + 2.0 - aside.abs()) / reach;

@@ -11,7 +11,7 @@ use crate::model::Topology;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
-    /// Gives links without a delay that of light in fibre along the great circle between their
+    /// Gives a link without a delay the delay of light in fibre, along the great circle between its
     /// ends. Positions must be longitudes and latitudes. Without this option, such links have a
     /// delay of 0.
     pub delay_from_distance: bool,

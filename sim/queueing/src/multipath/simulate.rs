@@ -125,7 +125,7 @@ struct Transfer<'a> {
     paths: &'a [Path],
     dynamic: bool,
     timeouts_ns: Vec<u64>,
-    /// Segments not requested yet: of each path, or in the first element those of the file.
+    /// Segments not requested yet, for each path. With `dynamic`, there is one number for the file.
     remaining: Vec<u64>,
     links: Vec<Link>,
     shared: Option<Link>,

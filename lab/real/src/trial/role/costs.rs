@@ -117,7 +117,8 @@ fn by_manifest(
     for _ in 0..VECTORS {
         sign_s.push(each_s(packets.len(), || publish(&octets, signer, trial).map(drop))?);
         verify_s.push(each_s(packets.len(), || {
-            // The signed manifest packet lists those that list packets.
+            // The signed manifest packet lists further manifest packets, and these list the
+            // packets.
             verifier.verify(&[&listed], &signature).map_err(failed)?;
             for _ in 0..packets.len().div_ceil(DIGESTS_PER_PART) {
                 black_box(sha256(&[&listed]));

@@ -1,5 +1,5 @@
-//! Many consumers of one growing object. One thread reads for all of them, as an executor's tasks
-//! would: the measurement is about the sockets, not about a thread for each.
+//! Many consumers of one growing object. One thread reads for all of them, like the tasks of an
+//! executor, because the trial measures sockets and not threads.
 
 use std::io::BufRead as _;
 use std::sync::Arc;

@@ -135,8 +135,8 @@ impl ControlPlane {
         }
     }
 
-    /// A router has no segments of an object that the application `asking` requests. It asks the
-    /// controller where to get them.
+    /// A router lacks segments of an object that the application `asking` requests. It queries the
+    /// controller for a source.
     pub(super) fn query(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
         if self.prefetchers.contains(asking) {
             return;

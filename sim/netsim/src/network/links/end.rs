@@ -152,8 +152,8 @@ impl End {
     pub(super) fn restart(&mut self) {
         self.past_counters = self.totals();
         let mut config = self.link.config().clone();
-        // Sequence numbers start elsewhere, as if drawn at random: the other end remembers the old
-        // ones.
+        // The sequence numbers start far away, as after a random draw. The other end still
+        // remembers the old ones.
         config.codec.sequence_start = config.codec.sequence_start.wrapping_add(1 << 32);
         self.link = Link::new(config);
         self.answers.clear();

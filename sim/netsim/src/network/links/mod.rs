@@ -429,8 +429,8 @@ impl Links {
         self.ends[end as usize].restart();
     }
 
-    /// Adds an end at the node of `like`, with a face like the one there and a link without a rate
-    /// limit. Returns its number.
+    /// Adds an end at the node of the end `like`, and copies the settings of its face. The link has
+    /// a delay and no rate limit. Returns the number of the new end.
     pub(super) fn add_like(&mut self, like: u32, face: FaceId, delay_ns: u64) -> u32 {
         let number = self.ends.len() as u32;
         let seed = |part| seed_of(self.seed, part, number.into());

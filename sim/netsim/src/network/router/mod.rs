@@ -52,7 +52,7 @@ pub(super) struct RouterNode {
     /// Counters of the incarnations before the last crash.
     past: RouterSample,
     lives: u64,
-    /// Consecutive calls after which a shard asked to be called again at the same time.
+    /// Number of consecutive calls that ended with a request for another call at once.
     calls_at_once: u32,
     store_stalls: StoreStalls,
 }

@@ -15,8 +15,7 @@ use crate::workload::{
 
 /// Limit on the Interests that a plan may keep in flight.
 const IN_FLIGHT_MAX: f64 = (1 << 22) as f64;
-/// How far the number in flight may exceed its mean, as a factor and (`IN_FLIGHT_LEAST`) as a
-/// minimum.
+/// The limit on Interests in flight is this many times their mean, plus `IN_FLIGHT_LEAST`.
 const IN_FLIGHT_SPARE: f64 = 2.0;
 const IN_FLIGHT_LEAST: f64 = 1024.0;
 
@@ -163,8 +162,8 @@ impl OpenLoop {
     }
 }
 
-/// Chooses single segments: those of a trace; if objects are sequential, all segments of one object
-/// after another; otherwise any segment of a random object.
+/// Chooses single segments. A trace names them. Sequential popularity takes all segments of one
+/// object after another. Any other popularity takes a random segment of a random object.
 #[derive(Debug)]
 pub(super) struct SegmentChooser {
     objects: ObjectChooser,

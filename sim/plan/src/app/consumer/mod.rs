@@ -1,4 +1,4 @@
-//! Consumers: that of the transport, and an open loop of single Interests.
+//! Consumers: the transport's consumer, and an open loop of single Interests.
 
 mod arrivals;
 mod fetch;

@@ -103,7 +103,7 @@ impl DiskImage {
         self.write(write, written, false, producers);
     }
 
-    /// Writes those bytes of the parts that lie in `written`.
+    /// Writes the bytes of the parts that lie in `written`.
     fn write(
         &mut self,
         write: ImageWrite,
