@@ -37,7 +37,7 @@ fn len_of(frame: &Frame, frame_max: usize) -> Option<usize> {
 }
 
 impl Padding {
-    /// Decides which of the first frames are padded, to at most `frame_max` bytes.
+    /// Decides which of the first frames are padded. A padded frame has at most `frame_max` bytes.
     pub(crate) fn plan<'a>(
         &mut self,
         frames: impl Iterator<Item = &'a Frame> + Clone,

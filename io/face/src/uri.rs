@@ -238,7 +238,7 @@ impl FaceUri {
     }
 }
 
-/// A parsed text, as far as possible without the name service.
+/// A parsed text. Host names stay as they are, because only the name service can resolve them.
 enum ParsedText<'a> {
     Whole(FaceUri),
     Host { ip: IpScheme, host: &'a str, port: u16 },

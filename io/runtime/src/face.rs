@@ -112,7 +112,7 @@ impl Face {
         self.blocked = None;
     }
 
-    /// Since when the connection has accepted nothing.
+    /// When the connection stopped accepting bytes; `None` if it accepts them.
     pub(crate) fn blocked_since(&self) -> Option<Instant> {
         self.blocked.map(|blocked| blocked.since)
     }

@@ -221,7 +221,7 @@ pub(crate) enum ConnectPurpose {
     Static { index: usize },
     /// A permanent face that lost its socket.
     Reconnect { face: FaceId },
-    /// A static UDP face whose host may have another address by now.
+    /// A static UDP face. The address of its host may have changed.
     Recheck { face: FaceId },
 }
 

@@ -87,8 +87,8 @@ impl Memory for Direction {
     fn put(&self, at: u32, octets: &[u8]) {
         assert!(at as usize + octets.len() <= RING_BYTES, "within the ring");
         // SAFETY: the range was checked; private and shared memory do not overlap. The other
-        // process may access the ring at the same time. What it reads or leaves there does not
-        // affect this process.
+        // process may access the ring at the same time. This can damage only the ring's bytes,
+        // and this process does not rely on them.
         unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.ring(at), octets.len()) }
     }
 

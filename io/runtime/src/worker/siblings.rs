@@ -49,8 +49,8 @@ impl Siblings {
 
     // Packets to their shards.
 
-    /// The other thread whose shard holds the packet's name. `None` if this thread's shard does, or
-    /// if the packet is invalid, which any shard may count.
+    /// The other thread whose shard holds the packet's name. `None` if this thread's shard does.
+    /// Also `None` for an invalid packet: any shard may count it.
     #[inline]
     pub(super) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> Option<u16> {
         let count = self.queues.len() as u16;

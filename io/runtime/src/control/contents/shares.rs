@@ -48,7 +48,8 @@ fn scale(bytes: u64, count: u64, total: u64) -> u64 {
 }
 
 /// Number of a rule's segments in each shard. The numbers are equal if the rule has too many
-/// segments to count, as a rule for all segments (0 to `u64::MAX`) always does.
+/// segments to count, as a rule for all segments (0 to `u64::MAX`) always does. A shorter range is
+/// counted as if `prefix` were the name of one object.
 fn segments_per_shard(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
     let SegmentRange { first, last } = rule.segments;
     let even = vec![1; shards.into()];

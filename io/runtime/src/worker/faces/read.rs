@@ -68,8 +68,8 @@ impl Faces {
         Vec::new()
     }
 
-    /// Checks whether a full socket has space again. With shared memory, this read may have consumed
-    /// the doorbell that announced the space.
+    /// Checks whether a full socket has space again. With shared memory, this read may have
+    /// consumed the doorbell that announced the space.
     pub(in crate::worker) fn recheck_writable(&mut self, slot: u32) {
         if let Some(face) = self.table.at(slot)
             && face.is_socket_full
