@@ -14,7 +14,7 @@ use crate::limits::{EventLimiter, LimitKind};
 use crate::message::{FaceReport, RouterReport, UpdateNumber};
 use crate::objects::RouterId;
 
-/// Added to the round-trip time of each link. So of two paths with equal delay, the one with fewer
+/// Added to the round-trip time of each link. So of two paths with equal delay, the path with fewer
 /// routers is shorter.
 const HOP_NS: u64 = NS_PER_MS / 10;
 /// Size of a range of 64 segments in bytes. The time that it takes over a link is part of a
@@ -50,7 +50,7 @@ pub(crate) struct Router {
     /// The update that the controller expects next. Number 0 makes the router begin a new
     /// generation.
     pub(crate) expected: UpdateNumber,
-    /// The numbers of its present configuration and of the one before.
+    /// The numbers of its present configuration and of the previous one.
     pub(crate) generation: u64,
     pub(crate) parent: u64,
     /// For each face of the report: the round-trip time that routes use. A reported time replaces
@@ -106,8 +106,8 @@ impl Router {
     /// Whether the report comes from another router with the same name.
     ///
     /// An unknown instance number is first taken for a restart of the agent. When the previous
-    /// agent reports again, there are two routers: the one that was there first stays, and the
-    /// other one is a duplicate. Example: instances 12, 77, 12, 77 report in turn. The first three
+    /// agent reports again, there are two routers: the earlier one stays, and the later one is a
+    /// duplicate. Example: instances 12, 77, 12, 77 report in turn. The first three
     /// reports are accepted. The third shows that 77 is a duplicate, so the fourth is refused.
     pub(crate) fn is_from_duplicate(&mut self, report: &RouterReport, now: Instant) -> bool {
         let (instance, present) = (report.instance, self.report.instance);

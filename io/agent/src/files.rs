@@ -120,7 +120,7 @@ impl Files {
         }
     }
 
-    /// Withdraws files. Returns those that the controller does not allow to withdraw.
+    /// Withdraws files. Returns the files that this token may not withdraw, with the reasons.
     fn withdraw_all(&self, names: &[Name]) -> Result<Vec<FileRefused>, FileError> {
         let mut refused = Vec::new();
         for name in names {

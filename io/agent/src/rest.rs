@@ -190,7 +190,7 @@ impl ControllerClient {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the token file. Returns whether the token now differs from the one that was used.
+    /// Reads the token file. Returns whether the token now differs from the used one.
     fn read_token_again(&self, used: Option<&str>) -> bool {
         let Some(path) = &self.token_file else { return false };
         let read = match std::fs::read_to_string(path) {

@@ -172,7 +172,7 @@ impl AgentShared {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a face leads to another router: to one that answers round-trip probes.
+    /// Whether a face leads to another router, because it answers round-trip probes.
     pub(crate) fn is_router(&self, face: FaceId) -> bool {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
     }

@@ -205,7 +205,8 @@ fn apply_file_change(state: &mut ControllerState, change: FileChange) {
                 Err(ControlError::FileConflict(_))
             );
             let is_others = state.controller.owner(&name).is_some_and(|state| state != owner);
-            // A registered file never changes, so the known one was withdrawn in between.
+            // Only the manifest of a registered file can change. So the known file was withdrawn in
+            // between.
             if is_other || is_others {
                 state.controller.forget_file(&name);
             }

@@ -28,7 +28,7 @@ pub(crate) struct Follower {
     pub(crate) is_shared: bool,
     /// The last change that was adopted.
     pub(crate) change: u64,
-    /// Other controllers, including those that ended a moment ago.
+    /// Other controllers, including controllers that ended a moment ago.
     pub(crate) others: BTreeMap<u64, OtherController>,
     /// The controller that each router reports to.
     pub(crate) routers: BTreeMap<String, u64>,

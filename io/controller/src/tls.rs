@@ -54,6 +54,7 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
     };
     let mut config =
         builder.with_single_cert(chain, key).map_err(|error| of_key(error.to_string()))?;
+    // The server supports only HTTP/1.1.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }

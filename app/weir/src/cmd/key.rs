@@ -21,6 +21,7 @@ use crate::transfer::{cannot_read, warn_about_clock};
 /// Largest file that is imported, in bytes.
 const IMPORT_LEN_MAX: u64 = 256 * 1024;
 
+/// The TLV type of Data, with which a certificate begins.
 const DATA_OCTET: u8 = 6;
 
 /// Create, list, import, export and trust keys.

@@ -46,6 +46,7 @@ enum Command {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if matches!(args.command, Command::Run(_) | Command::Reproduce(_)) {
+        // This may restart the program, so it comes before any work.
         weir_real::begin_with_huge_pages();
     }
     match args.command {
@@ -101,8 +102,8 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The commit of this program. If it is unknown, or the sources were modified, a hash of the
-/// program is appended, so that results of two such programs are never treated as equal.
+/// The commit of this program. If the commit is unknown or the sources were modified, a hash of the
+/// program follows it. So the results of two such programs are never treated as equal.
 fn commit() -> &'static str {
     static COMMIT: OnceLock<String> = OnceLock::new();
     COMMIT.get_or_init(|| {

@@ -113,6 +113,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 !prefix.is_empty(),
                 "/ always needs a strategy; set another one with `weir strategy set / NAME`"
             );
+            // The router reports success even for a prefix without a strategy, so check first.
             let choices = client.dataset::<StrategyChoice>("strategy-choice/list")?;
             anyhow::ensure!(
                 choices.iter().any(|choice| choice.name == prefix),

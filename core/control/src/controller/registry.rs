@@ -154,7 +154,8 @@ impl Registry {
         })
     }
 
-    /// Compares a report with the one before, and updates addresses, prefixes and round-trip times.
+    /// Compares a report with the previous one, and updates addresses, prefixes and round-trip
+    /// times.
     pub(super) fn update_topology(&mut self, name: &str, former: &RouterReport) -> TopologyChange {
         let Some(router) = self.network.routers.get_mut(name) else {
             return TopologyChange::default();

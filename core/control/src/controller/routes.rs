@@ -356,8 +356,8 @@ impl Routing {
         id
     }
 
-    /// Removes a group that has neither producers nor routes. Merges a group into another one that
-    /// has become the same.
+    /// Removes a group that has neither producers nor routes. Merges a group into another
+    /// group with the same producers and routes.
     fn merge_or_remove(&mut self, id: usize) {
         let Some(group) = self.groups.get(&id) else { return };
         if group.is_pending || !group.retiring.is_empty() {

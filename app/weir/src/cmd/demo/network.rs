@@ -129,6 +129,7 @@ impl Network {
         let addresses = [free_udp_address()?, free_udp_address()?];
         let routers = [
             start_router(dir, 1, &addresses[0], store_bytes, "")?,
+            // Router 2 sends Interests to router 1, where the producer registers its name.
             start_router(
                 dir,
                 2,

@@ -152,7 +152,7 @@ impl JobDestination {
 
 /// Supplies the downloader with objects and outputs, and receives the results.
 ///
-/// The first object is the one of the command line. If it is a directory, its listing adds all
+/// The first object is given on the command line. If it is a directory, its listing adds all
 /// entries. The innermost directory is finished first, so that few listings are in memory.
 pub(super) struct Fetch<'a> {
     args: &'a Args,
@@ -272,7 +272,7 @@ impl<'a> Fetch<'a> {
         let times = before.as_ref().map_or(0, |it| it.attempts);
         job.version = version;
         let may_be_replaced = is_same || job.may_be_replaced(&error);
-        // If discovery finds no newer version, the first error is the one to report.
+        // If discovery finds no newer version, report the first error.
         let error = match before {
             Some(before) if is_same || job.version.is_none() => before.error,
             _ => error,

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a topology: a built-in one, a file, or the one of a scenario.
+/// Loads a built-in topology, a topology file, or the topology of a scenario.
 fn topology(reference: &str) -> anyhow::Result<Topology> {
     if let Some(topology) = Topology::builtin(reference) {
         return Ok(topology);

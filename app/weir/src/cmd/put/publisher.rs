@@ -167,7 +167,7 @@ impl<'a> Publisher<'a> {
     }
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
-        // Only the progress bar needs the size. Signing reports an unreadable file.
+        // Only progress reports need the size. Signing reports an unreadable file.
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = byte_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut progress_log) = (self.stop, ProgressLog::new(bar.is_hidden()));
@@ -190,7 +190,7 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Signs the files of a tree, and removes from the tree those that cannot be signed. `path` and
+    /// Signs the files of a tree, and removes files that cannot be signed from it. `path` and
     /// `name` belong to the root directory.
     pub(super) fn files(
         &mut self,
@@ -435,8 +435,8 @@ impl<'a> Publisher<'a> {
         self.settle()
     }
 
-    /// The entries of each folder that was read: those that were found, and the unexamined ones
-    /// that stay published.
+    /// The entries of each folder that was read. They include entries that could not be examined
+    /// and stay published.
     fn listed(&self, tree: &Tree) -> Vec<(Name, Listing)> {
         let mut listings: Vec<Listing> = vec![Vec::new(); tree.folders.len()];
         let served = tree.folders.iter().filter(|folder| folder.is_served);

@@ -160,7 +160,7 @@ impl DirectorySnapshot {
         self.missing(now).filter(is_there).cloned().collect()
     }
 
-    /// Names of the objects to withdraw: those that are missing in `now`.
+    /// The names of the objects that are missing in `now` and must be withdrawn.
     pub(super) fn withdrawn_since(&self, now: &Self) -> Vec<Name> {
         let files = self.files.keys().filter(|name| !now.files.contains_key(*name)).cloned();
         let folders = self.listings.keys().filter(|name| !now.listings.contains_key(*name));
