@@ -92,7 +92,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connect`] of the first router, if none answers.
     pub fn connect_all(uris: &[FaceUri]) -> Result<(Self, Vec<ClientError>), ClientError> {
-        // In parallel, because a router that does not answer takes seconds.
+        // In parallel, because an unresponsive router delays the result by seconds.
         let results: Vec<_> = std::thread::scope(|scope| {
             let others = uris.iter().skip(1);
             let others: Vec<_> =
@@ -343,7 +343,8 @@ impl Client {
             .map_err(|drop| ClientError::Lost(format!("it accepts no packets: {}", drop.name())))?;
         let mut packets = Vec::new();
         let mut answer = None;
-        // Packets that were kept earlier cannot be the answer.
+        // Unread packets from before cannot be the answer. They are moved away, because `poll`
+        // would return them at once.
         let mut kept: VecDeque<_> = self.unread_packets.drain(..).collect();
         while answer.is_none() && self.now() < deadline {
             self.poll(Some(deadline), &mut packets)?;
@@ -377,7 +378,7 @@ impl Client {
     ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let interest = self.signed_command(scope, command, parameters);
-        // The router would close the connection, and with it all other requests.
+        // The router would close the connection, which would end all other requests, too.
         if interest.len() > PACKET_SIZE_MAX {
             return Err(CommandError::TooLong(interest.len()));
         }
@@ -399,7 +400,7 @@ impl Client {
     }
 
     /// Sends a management command to the router of a path without waiting. Returns the name of its
-    /// Interest, which the answer has, Data or Nack; `None` if it cannot be sent.
+    /// Interest; the answer, Data or Nack, has the same name. `None` if it cannot be sent.
     pub fn send_command(
         &mut self,
         path: PathId,

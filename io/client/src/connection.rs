@@ -73,7 +73,8 @@ impl Connection {
         self.socket.is_writable_again()
     }
 
-    /// Consumes a wake-up for packets that are not wanted now, so that it does not repeat.
+    /// Consumes the wake-up of a connection that is not read now. Otherwise each wait would end at
+    /// once.
     pub(crate) fn drain_wakeup(&mut self) -> io::Result<()> {
         self.socket.discard_doorbells()
     }

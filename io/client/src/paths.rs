@@ -260,7 +260,7 @@ impl Paths {
     ) -> Result<(), ClientError> {
         let path = &mut self.all[at];
         let Some(connection) = &mut path.connection else { return Ok(()) };
-        // Bounded, so that a fast router does not keep the others from being read.
+        // A fast router must not keep this loop from reading the others.
         for _ in 0..READS_PER_TURN_MAX {
             if !path.is_readable || !Path::wants_packets(connection) {
                 break;
@@ -268,7 +268,7 @@ impl Paths {
             let status =
                 connection.recv(pool, &mut self.frames).map_err(|error| connection_lost(&error))?;
             if !self.frames.is_empty() {
-                // The router works: the next reconnect starts with the shortest wait.
+                // The router works, so the next reconnect begins with the shortest wait.
                 path.failures = 0;
             }
             let now = monotonic_now();

@@ -31,8 +31,8 @@ const OID_RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1
 const OID_EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
 const OID_P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
 const OID_ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
-/// id-hmacWithSHA256 (RFC 8018). PKCS#8 defines no form for shared secrets; this one contains the
-/// raw bytes.
+/// id-hmacWithSHA256 (RFC 8018). PKCS#8 defines no form for shared secrets, so the key field
+/// contains the raw bytes.
 const OID_HMAC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.2.9");
 
 /// Why a key cannot be made, read or used.
@@ -287,8 +287,8 @@ pub(crate) fn hmac_tag(key: &hmac::Key, portions: &[&[u8]]) -> hmac::Tag {
     context.sign()
 }
 
-/// Calls `f` with the concatenation, which is copied only if there are several portions. Data have
-/// one.
+/// Calls `f` with the concatenation of `portions`. Copies only if there are several. Data have a
+/// single portion.
 pub(crate) fn with_joined<T>(portions: &[&[u8]], f: impl FnOnce(&[u8]) -> T) -> T {
     match portions {
         [one] => f(one),

@@ -112,7 +112,8 @@ impl Ed25519Verifier {
             .as_bytes()
             .and_then(|octets| octets.try_into().ok())
             .ok_or(KeyError::Malformed)?;
-        // The verification library accepts such points, but anyone could make signatures for them.
+        // The verification library accepts points of small order, but anyone could make signatures
+        // for such keys.
         let point = ed25519_dalek::VerifyingKey::from_bytes(point)
             .map_err(|_| KeyError::Refused("not a point of the curve"))?;
         if point.is_weak() {
@@ -121,9 +122,10 @@ impl Ed25519Verifier {
         Ok(Self { key: parse(&ED25519, spki)?, batch_key: point })
     }
 
-    /// Whether all signatures are good, by one equation: the sum of their equations, each
-    /// multiplied by a number from a hash of them all. It accepts signatures with a component of
-    /// small order, which single verification rejects. Only the holder of the key can make those.
+    /// Whether all signatures are good. Checks one equation: the sum of the equations of all
+    /// signatures, each multiplied by a number from a hash of them all. It accepts signatures with a
+    /// component of small order, which single verification rejects. Only the holder of the key can
+    /// make those.
     fn verify_batch(&self, signed: &[(&[u8], &[u8])]) -> bool {
         if signed.len() < BATCH_MIN {
             return false;
@@ -153,7 +155,7 @@ impl Verifier for Ed25519Verifier {
     fn verify_each(&self, signed: &[(&[u8], &[u8])]) -> Vec<bool> {
         match self.verify_batch(signed) {
             true => vec![true; signed.len()],
-            // The batch only shows that one of them is bad.
+            // The batch shows only that some signature is bad, so each is verified alone.
             false => signed.iter().map(|(octets, it)| self.verify(&[octets], it).is_ok()).collect(),
         }
     }

@@ -1,5 +1,5 @@
-//! Low extra delay background transport (RFC 6817), with the start and the decrease of LEDBAT++:
-//! background transfers use the capacity that others leave.
+//! Low extra delay background transport (RFC 6817), with the slow start and the decrease of
+//! LEDBAT++. Background transfers use the capacity that others leave.
 
 use weir_base::{Instant, NS_PER_S};
 
@@ -16,8 +16,8 @@ pub(crate) struct LedbatConfig {
     pub(crate) target_s: f64,
     /// Growth per round trip without delay, in Interests (GAIN: 1).
     pub(crate) gain: f64,
-    /// How long a round trip counts for the minimum, in seconds (BASE_HISTORY: 10 min). With a
-    /// shorter memory the queue of others would look like a longer path.
+    /// How long a round trip counts for the minimum, in seconds (BASE_HISTORY: 10 min). If it were
+    /// shorter, a standing queue of other flows would look like a longer path.
     pub(crate) memory_s: f64,
 }
 
@@ -96,7 +96,8 @@ impl CongestionControl for Ledbat {
         let waited = self.queueing_share(sample.now, rtt_ns);
         self.is_slow_start &= waited < SLOW_START_END;
         if waited > 1.0 {
-            // The excess decides how much, but at most half of the window per round trip.
+            // Shrinks in proportion to the excess: at most half an Interest per answer, so half of
+            // the window per round trip.
             let part = (waited - 1.0).min(1.0) * LOSS_FACTOR;
             self.window = (self.window - part).max(1.0);
         } else if sample.window_limited {

@@ -1,11 +1,11 @@
 //! Objects that grow: new segments are fetched as they are made, until the last one is known.
 //!
 //! [`Metadata::next_segment`] marks a growing object and its present size. Segments that do not
-//! exist yet are requested in advance (`scoreboard/ahead.rs`). An Interest that waits at the
-//! producer looks like one without an answer. So when nothing has arrived for a while, the metadata
-//! are requested again, fresh. They show how far the object has grown, that it has ended, or that
-//! the producer has begun a newer version, which ends this one. If they are not answered, the
-//! producer is gone.
+//! exist yet are requested ahead (`scoreboard/ahead.rs`). An Interest that waits at the producer
+//! looks the same as one that was lost. So when nothing has arrived for a while, fresh metadata are
+//! requested. They show how far the object has grown, that it has ended, or that the producer has
+//! begun a newer version, which ends this one. If nothing answers this request, the producer is
+//! gone.
 
 use core::cmp::Ordering;
 
@@ -88,12 +88,12 @@ impl Live {
         self.is_reader_behind
     }
 
-    /// The reader's buffer is full. It skips the segments that do not fit.
+    /// The reader's buffer is full, so it may have to skip segments.
     pub(super) fn set_reader_behind(&mut self) {
         self.is_reader_behind = true;
     }
 
-    /// Returns and clears whether segments may have been missed.
+    /// Returns and clears whether the reader may have to skip segments.
     pub(super) fn take_reader_behind(&mut self) -> bool {
         core::mem::take(&mut self.is_reader_behind)
     }
@@ -107,8 +107,8 @@ impl Live {
         self.may_renew(state).then_some(self.renew_at)
     }
 
-    /// Data arrived. Data requested by others over this connection says nothing about this
-    /// producer.
+    /// Data arrived. Only Data of this version counts: other Data on the connection says nothing
+    /// about this producer.
     pub(super) fn on_data(&mut self, now: Instant, name: NameView<'_>, versioned: &Name) {
         if versioned.as_view().is_prefix_of(name) {
             self.postpone_renewal(now);
@@ -138,14 +138,17 @@ impl Live {
         self.is_verified = self.renewal.is_some();
     }
 
-    /// They are not: requests them once more, later.
+    /// The new metadata are not usable. Requests them again after a lifetime.
     pub(super) fn renew_later(&mut self, now: Instant) {
         self.renewal = None;
         self.renew_at = now.plus_ns(self.lifetime_ms.saturating_mul(NS_PER_MS));
     }
 
-    /// Takes verified metadata of this version. Older ones come from a store or a stale replica:
-    /// newer ones are requested later.
+    /// Takes verified metadata of this version. Metadata of an older version come from a store or a
+    /// stale replica, so they are requested again later.
+    ///
+    /// # Errors
+    /// They name a newer version.
     pub(super) fn take_verified(
         &mut self,
         now: Instant,
@@ -177,7 +180,7 @@ impl Live {
     ) -> Option<Request> {
         let mut is_due = now >= self.renew_at;
         if self.is_reader_behind && state.unread == 0 {
-            // Segments that were requested ahead do not exist yet, so nothing was missed.
+            // If only segments requested ahead are open, none was skipped: they do not exist yet.
             self.is_reader_behind = state.unanswered == 0 || state.unanswered > state.ahead;
             is_due |= state.unanswered == 0 && state.is_drained;
         }

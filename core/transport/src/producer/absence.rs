@@ -1,7 +1,7 @@
 //! Signed answers that a name does not exist: Data of ContentType Nack.
 //!
-//! A network-layer Nack ends only the hop that it crosses, and it is not authenticated. This answer
-//! is signed. Routers cache it while it is fresh, and consumers need not ask again.
+//! A network-layer Nack is valid for one hop only, and it is not authenticated. This answer is
+//! signed. Routers cache it while it is fresh, so consumers and routers need no further requests.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -11,7 +11,7 @@ use weir_base::{Instant, NS_PER_S, Packet};
 use weir_security::{Signer, sign_data};
 use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_type};
 
-/// How long it is fresh. A missing name may be published at any time.
+/// How long the answer is fresh. Short, because a missing name may be published at any time.
 const FRESHNESS_MS: u64 = 1000;
 /// Upper bound of signed answers per second: each request for a random name costs a signature.
 const SIGNED_MAX: u32 = 1000;
@@ -44,7 +44,7 @@ impl Absence {
     ) -> Option<Packet> {
         let signer = self.signer.as_deref()?;
         let name = interest.name;
-        // Data of another name does not answer it.
+        // A name with an implicit digest requests one packet, which a Nack packet cannot be.
         if name.last()?.is_implicit_digest() || !is_owned(&self.prefixes, name) {
             return None;
         }

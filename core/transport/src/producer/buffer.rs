@@ -15,7 +15,7 @@ use super::ProducerConfig;
 
 /// Bytes of blocks kept for reuse.
 const POOL_BYTES: usize = 1 << 20;
-/// With this many records waiting for the disk, publishers should wait as well.
+/// When this many records wait for the disk, publishers should wait, too.
 const DISK_BACKLOG_HIGH: u32 = 1024;
 
 pub(super) struct Buffer {
@@ -143,7 +143,7 @@ impl Buffer {
 
     fn hashes(&self, name: NameView<'_>) -> NameHashes {
         let parent = name.parent();
-        // Only a store with a disk needs it.
+        // Only a store with a disk needs the grandparent.
         let grandparent = if self.has_disk() { parent.parent().value().len() } else { 0 };
         let parent = parent.value().len();
         let mut hasher = self.hash_key.prefixes(name.value());

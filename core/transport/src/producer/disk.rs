@@ -69,7 +69,8 @@ impl DiskReads {
         let ReadOutcome::Data { packet, fresh_until } = outcome else {
             return Some(ReadResult { unanswered: pending_interests, ..ReadResult::default() });
         };
-        // The index knows only hashes of names, and a checksum does not show which record this is.
+        // The disk may return another record: its index knows only hashes of names, and a checksum
+        // does not show which record this is. So the Data is compared with each Interest.
         let Ok(data) = DataView::decode(&packet) else {
             return Some(ReadResult { unanswered: pending_interests, ..ReadResult::default() });
         };
@@ -87,7 +88,7 @@ impl DiskReads {
         self.count
     }
 
-    /// Removes all Interests. Their reads are not sent.
+    /// Removes and returns all Interests. When their reads finish, nothing is sent.
     pub(super) fn take_all(&mut self) -> Vec<PendingInterest> {
         self.count = 0;
         core::mem::take(&mut self.waiting).into_values().flatten().collect()

@@ -127,7 +127,7 @@ impl WaitingTable {
             let hash = self.hash_of_full_name(data);
             self.table.for_each_candidate(hash, |index| found.push(index));
         }
-        // Names with equal hashes may list an entry twice.
+        // If the hashes of two prefixes are equal, an entry may be listed twice.
         found.sort_unstable();
         found.dedup();
         for index in found.drain(..) {
@@ -140,8 +140,8 @@ impl WaitingTable {
         self.scratch = found;
     }
 
-    /// Removes and returns the Interests that `source` can answer now, with their answers.
-    /// Considers those below `prefix`, and those with CanBePrefix for a prefix of it.
+    /// Removes and returns the Interests that `source` can answer now, with their answers. Only
+    /// Interests for names below `prefix`, or with CanBePrefix for a prefix of it, are looked up.
     pub(super) fn take_answerable(
         &mut self,
         prefix: NameView<'_>,

@@ -149,8 +149,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file is not enough: a process forked meanwhile also has it open. It would
-        // keep the lock, and could block itself.
+        // Closing the file is not enough: a child process forked while it was locked also has it
+        // open, and would keep the lock. The child could even block itself.
         let _ = self.0.as_ref().map(File::unlock);
     }
 }

@@ -43,7 +43,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(15);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How often a failed request is repeated.
 const RETRIES: usize = 4;
-/// Time after which nothing is repeated.
+/// Time after which a failed request is not repeated.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit to abort a failed upload.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ pub struct Bucket {
 impl Drop for Bucket {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A pending name lookup may take long.
+            // In the background, because a pending name lookup could block for long.
             runtime.shutdown_background();
         }
     }
@@ -120,7 +120,8 @@ impl Bucket {
         parts.fold(self.prefix.clone(), |path, part| path.join(part))
     }
 
-    /// The first `max` objects whose names begin with `below` and a slash, or of all.
+    /// The first `max` objects whose names begin with `below` and a slash. An empty `below` stands
+    /// for all objects.
     pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<BucketObject>, BucketError> {
         let path = self.path(below);
         let before = match self.prefix.as_ref() {
@@ -139,7 +140,7 @@ impl Bucket {
         })
     }
 
-    /// Some bytes of an object; of the one with this tag, if given.
+    /// Reads some bytes of an object. Fails if a tag is given and the object has another one.
     pub(crate) fn read(
         &self,
         name: &str,
@@ -150,8 +151,8 @@ impl Bucket {
         self.runtime().block_on(reading)
     }
 
-    /// The first bytes of each of these objects, several at a time, in any order. `take` gets their
-    /// positions in `names`.
+    /// Reads the first bytes of each of these objects, several objects at a time. Calls `take` in
+    /// any order, with the position of the object in `names`.
     pub(crate) fn read_each(
         &self,
         names: &[String],
@@ -237,6 +238,7 @@ impl Upload {
                 let runtime = self.bucket.runtime();
                 let room = parts.wait_for_capacity(CONCURRENT_PARTS_MAX);
                 runtime.block_on(room).map_err(to_bucket_error)?;
+                // `write` starts a task for each full part, which needs the runtime's context.
                 let _inside = runtime.enter();
                 parts.write(octets);
             }
@@ -270,8 +272,8 @@ impl Drop for Upload {
     fn drop(&mut self) {
         if let Some(UploadState::Parts(parts)) = self.form.take() {
             let end = async { tokio::time::timeout(ABORT_TIMEOUT, parts.abort()).await };
-            // Parts of an unfinished upload are no objects; buckets can be configured to delete
-            // them.
+            // If this fails, the parts remain in the bucket, but are no object. Buckets can be
+            // configured to delete such parts.
             let _ = self.bucket.runtime().block_on(end);
         }
     }
@@ -309,7 +311,7 @@ fn builder(
     let backoff = BackoffConfig { max_backoff: Duration::from_secs(4), ..BackoffConfig::default() };
     let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIMEOUT };
     let mut builder = AmazonS3Builder::new().with_client_options(options).with_retry(retry);
-    // After the defaults, so that the environment overrides them.
+    // Set after the defaults, so that the environment overrides them.
     for (key, value) in std::env::vars_os() {
         if let (Some(key), Some(value)) = (key.to_str(), value.to_str())
             && key.starts_with("AWS_")
@@ -336,10 +338,11 @@ fn builder(
     Ok(builder.with_bucket_name(&location.bucket))
 }
 
-/// Whether no one on the network can read the traffic to an endpoint.
+/// Whether an endpoint is on this host, so that its traffic never reaches the network.
 fn is_loopback(endpoint: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix("http://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    // In `127.0.0.1@example.net` the host is `example.net`.
     if authority.contains('@') {
         return false;
     }
@@ -364,7 +367,7 @@ async fn read(
     };
     let found = store.get_opts(&path, options).await.map_err(to_bucket_error)?;
     let (bytes, found_tag) = (found.meta.size, normalize_etag(found.meta.e_tag.clone()));
-    // Some servers ignore the condition.
+    // Some servers ignore `if_match`, so the tag of the answer is compared, too.
     if tag.is_some() && found_tag.is_some() && tag != found_tag {
         return Err(BucketError::Replaced);
     }
@@ -372,8 +375,8 @@ async fn read(
     Ok(BucketRead { octets, bytes, tag: found_tag })
 }
 
-/// Removes the quotation marks of an ETag, because servers differ in whether an ETag in a document
-/// has them. A weak ETag is not specific enough.
+/// An ETag with quotation marks, because servers differ in whether an ETag in a document has them.
+/// `None` for a weak ETag: different contents may share one.
 fn normalize_etag(tag: Option<String>) -> Option<String> {
     let tag = tag.filter(|tag| !tag.starts_with("W/"))?;
     Some(format!("\"{}\"", tag.trim_matches('"')))
@@ -390,7 +393,7 @@ fn to_bucket_error(error: object_store::Error) -> BucketError {
         }
         Known::Generic { .. } => match status(&reason) {
             Some(404) => BucketError::Missing(reason),
-            // The server rejects the request as invalid. Repeating it would not help.
+            // The server rejects the request as invalid, so a retry would not help.
             Some(status @ 300..500) if ![408, 429].contains(&status) => BucketError::Other(reason),
             _ => BucketError::Unreachable(reason),
         },

@@ -391,10 +391,10 @@ impl Download {
                 (SegmentSet::new(), None, ReaderMode::InOrder)
             }
         };
-        // The segments of an earlier attempt need not be fetched.
+        // `have` are the intact segments of an earlier attempt.
         object.segments_resumed = have.len();
-        // An unverified size only decides where a segment would go. A segment of another size is
-        // rejected when it is stored.
+        // The size need not be verified here: it only gives offsets, and a verified segment of
+        // another size is rejected when it is stored.
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }

@@ -543,7 +543,8 @@ impl Output for PartFile {
         let (Some(sink), Some(segment_size)) = (&self.sink, self.segment_size) else {
             return Ok(());
         };
-        // The disk is full: drops the end of the part file to make room for the state of the rest.
+        // The disk is full. Cutting the end of the part file frees space for the state file. The
+        // next attempt fetches the cut segments again.
         let state = self.state(segment_size, have, &sink.checksums());
         let len = sink.file().metadata()?.len();
         let len = len.saturating_sub(state.len() as u64 + FREE_SPACE_MARGIN_BYTES);
@@ -559,7 +560,7 @@ impl Output for PartFile {
     fn abandon(&mut self) {
         let file = self.file.as_ref().or(self.sink.as_ref().map(|sink| sink.file()));
         let (Some(file), Some(directory)) = (file, &self.directory) else { return };
-        // A file that cannot be removed is empty, and the next attempt uses it.
+        // If the file cannot be removed, the next attempt uses it: it is empty.
         if directory.leads_to(&self.part_name, file).is_ok_and(|is_ours| is_ours) {
             let _ = directory.remove(&self.part_name);
             self.remove_states();

@@ -84,9 +84,10 @@ struct Reader {
 }
 
 impl AccessPattern {
-    /// A block is requested. Returns the blocks to read ahead: more, the longer its reader has read
-    /// in order.
+    /// A block is requested. Returns the blocks to read ahead. Their number doubles with each block
+    /// that the reader requests in order, up to `READ_AHEAD_MAX`.
     fn read_ahead_range(&mut self, block: u64) -> Range<u64> {
+        // Requests do not state their reader: the one whose last block is nearest takes it.
         let is_near = |reader: &Reader| block.abs_diff(reader.last_block) <= READ_AHEAD_MAX;
         let nearest = (0..self.readers.len())
             .filter(|&at| is_near(&self.readers[at]))
@@ -104,6 +105,7 @@ impl AccessPattern {
             reader.ahead = (2 * reader.ahead).clamp(1, READ_AHEAD_MAX);
             reader.last_block = block;
         }
+        // A late request for an earlier block neither extends nor resets the read-ahead.
         let ahead = if block == reader.last_block { reader.ahead } else { 0 };
         self.readers.push(reader);
         block + 1..block + 1 + ahead
@@ -154,7 +156,8 @@ impl BlockCache {
         *lock(&self.waker) = None;
     }
 
-    /// The packet that `op` requests, if it is in memory; otherwise it follows later.
+    /// The packet that `op` requests, if its block is in memory. Otherwise starts a read, and
+    /// [`BlockCache::next_finished`] returns `op` later.
     pub(crate) fn read(
         &mut self,
         now: Instant,

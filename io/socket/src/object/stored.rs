@@ -122,8 +122,8 @@ impl Header {
         }
         let [segments, slot_bytes, size_bytes, packet_bytes] = numbers;
         let slots = TRAILER_BYTES as u64..=SLOT_BYTES_MAX;
-        // A slot has room for its trailer, and at most for the largest packet. Other values are
-        // damage.
+        // A slot has room for a trailer, and for no more than the largest packet. Other sizes mean
+        // that the header is damaged.
         let is_sound = segments == 0 || slots.contains(&slot_bytes);
         let (root, origin) = (root?, origin?);
         is_sound.then_some(Self {
@@ -219,7 +219,7 @@ pub(crate) struct StoredObject {
     /// is put again.
     pub(crate) is_damaged: bool,
     pub(crate) is_damage_reported: bool,
-    /// It has been reported as unreadable, and has stayed so.
+    /// It was reported as unreadable, and no packet was read since.
     pub(crate) is_unreadable_reported: bool,
     /// Keeps it readable after its file is removed.
     pub(crate) held: Option<HeldFile>,

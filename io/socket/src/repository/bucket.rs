@@ -1,9 +1,9 @@
 //! A repository in a bucket. An object exists completely or not at all, so nothing is written to a
 //! temporary name.
 //!
-//! There is no lock. Objects of a bucket do not end with the process that made them, and a process
-//! that only serves may lack write permission. Several processes may safely put objects at once.
-//! Versions have their own names, and a process removes only objects that it has seen or made.
+//! There is no lock. A lock object would outlive a killed process, and a process that only serves
+//! may lack write permission. Several processes may safely put objects at once, because versions
+//! have their own names. A process removes only objects that it has seen or made.
 
 use std::collections::HashSet;
 use std::io;
@@ -111,10 +111,11 @@ impl BucketStorage {
             }
         };
         bucket.read_each(&names, FIRST_READ_BYTES, |at, read| match read {
-            // This thread cannot wait for anything else here.
+            // `read_each` blocks this thread in the runtime, so another read must wait until it
+            // returns.
             Ok(read) if needs_more_header(&read.octets) => long.push((at, read)),
             Ok(read) => take(&mut loaded, &mut unreachable, at, read),
-            // Another process has removed it since.
+            // Another process has removed the object since it was listed.
             Err(BucketError::Missing(_)) => {}
             Err(error @ BucketError::Unreachable(_)) => unreachable = Some(bucket_error(error)),
             Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
@@ -124,7 +125,7 @@ impl BucketStorage {
                 take(&mut loaded, &mut unreachable, at, read);
             }
         }
-        // A partial list would be taken for the whole repository.
+        // Without some objects, callers would take the rest for the whole repository.
         unreachable.map_or(Ok(loaded), |unreachable| Err(error(unreachable)))
     }
 
