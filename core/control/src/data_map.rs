@@ -22,7 +22,7 @@ pub(crate) struct ActivePlan {
     /// these lists with the same numbers.
     lists: Vec<List>,
     /// Routers whose configuration mentions this plan: the consumers, the keepers, and the routers
-    /// on the paths between them.
+    /// on the paths from the producers to the keepers and from there to the consumers.
     pub(crate) involved: BTreeSet<String>,
     /// For each part: how many of its segments its router holds, and when that number last grew.
     pub(crate) progress: Vec<(u64, Instant)>,

@@ -132,6 +132,7 @@ impl Graph {
             known.map(|&router| Reverse((0, 0, NO_ROUTER, router))).collect();
         while let Some(Reverse((distance, _, next, router))) = heap.pop() {
             let at = router as usize;
+            // An earlier entry of the heap has reached this router by a shorter path.
             if paths.distance[at] != u64::MAX {
                 continue;
             }
@@ -140,6 +141,7 @@ impl Graph {
             paths.order.push(router);
             for &(from, cost) in &self.incoming[at] {
                 if paths.distance[from as usize] == u64::MAX {
+                    // `u64::MAX` means that there is no path.
                     let distance = distance.saturating_add(cost).min(u64::MAX - 1);
                     heap.push(Reverse((distance, self.rank(router), router, from)));
                 }

@@ -2,28 +2,28 @@
 //!
 //! How a configuration is applied:
 //!
-//! 1. Store rules. If the store refuses them, its old rules stay, and the prefetch orders of this
-//!    configuration are not followed: the fetched segments would not be kept.
-//! 2. Faces. The list of faces shows which of the agent's faces have disappeared; their routes are
-//!    forgotten. Each peer gets a face: an existing one with one of its addresses, or a new
+//! 1. Store rules. If the store refuses them, it keeps its old rules. The agent then ignores the
+//!    prefetch orders of this configuration, because the store would not keep the segments.
+//! 2. Faces. The agent lists the faces of the router, and forgets routes over faces that have
+//!    disappeared. Each peer gets a face: an existing one with one of its addresses, or a new
 //!    permanent one.
 //! 3. Strategies of others. If someone else has set a strategy at the exact name of an object, it
 //!    stays, and the object is forwarded without its plan.
 //! 4. The target: all routes and strategies that the configuration needs, up to `routes_max`
 //!    routes. See `setup.rs`.
 //! 5. The steps from the present setup to the target: add routes, set strategies, unset strategies,
-//!    remove routes, in this order. So a name always has a route in between.
-//! 6. Faces that the agent has made and that neither its routes nor the routes or strategies of
-//!    others need are destroyed.
-//! 7. The result. Each failed step is noted and the others continue. If nothing failed, the
-//!    generation counts as set up. Otherwise the report lists the problems, and everything is tried
-//!    again with growing waits. Settings of others that were kept are reported too, but they are no
-//!    failure.
+//!    remove routes, in this order. So no name is without a route in between.
+//! 6. Unused faces. The agent destroys a face that it has made, unless its own routes or the routes
+//!    or strategies of others need this face.
+//! 7. The result. The agent notes each failed step and continues with the others. If nothing
+//!    failed, the generation counts as set up. Otherwise the report lists the problems, and the
+//!    agent tries everything again with growing waits. It also reports settings of others that it
+//!    kept, but they are no failure.
 //!
 //! Example: generation 20 has a route for `/data` over router `one`, and generation 21 over `two`.
 //! The agent finds or creates the face to `two`, say 258. It registers `/data` over 258, and then
-//! unregisters it over 257, the face to `one`. If it made face 257 and no other entry uses it, it
-//! destroys it. Then it reports generation 21.
+//! unregisters it over 257, the face to `one`. If the agent made face 257 and nothing else uses
+//! it, the agent destroys it. Then it reports generation 21.
 //!
 //! The agent must never change routes of other origins, strategies of others, or faces that it has
 //! not made. It must never report a generation before all old routes are gone: the controller
