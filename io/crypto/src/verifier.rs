@@ -123,9 +123,9 @@ impl Ed25519Verifier {
     }
 
     /// Whether all signatures are good. Checks one equation: the sum of the equations of all
-    /// signatures, each multiplied by a number from a hash of them all. It accepts signatures with a
-    /// component of small order, which single verification rejects. Only the holder of the key can
-    /// make those.
+    /// signatures, each multiplied by a number from a hash of them all. It accepts signatures with
+    /// a component of small order, which single verification rejects. Only the holder of the key
+    /// can make those.
     fn verify_batch(&self, signed: &[(&[u8], &[u8])]) -> bool {
         if signed.len() < BATCH_MIN {
             return false;

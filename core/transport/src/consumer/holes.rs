@@ -317,7 +317,7 @@ impl Holes {
     /// begins if anything was verified since this one began, and always after the first pass.
     pub(super) fn end_pass(&mut self, state: &PassState, answered: Vec<u64>) -> HoleStep {
         if !self.is_repeat_pass && !state.unrequested.is_empty() {
-            // The reader's buffer is full until the hole is filled, so the pass could not go on.
+            // The reader's buffer stays full until the hole is filled, so the pass had to end here.
             self.set_aside.insert(state.unrequested.clone());
         }
         answered.into_iter().for_each(|index| self.forget(index));

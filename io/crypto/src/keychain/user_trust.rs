@@ -33,7 +33,7 @@ impl KeySource for KeyChain {
 
 /// A [`TrustPolicy`] with the anchors, keys and known signers of a key chain.
 pub struct UserTrust {
-    /// The requested name. Signers are remembered for everything below it.
+    /// The requested name. Signers are remembered for all names below it.
     root: Name,
     chain: Option<KeyChain>,
     policy: TrustPolicy,
@@ -69,7 +69,7 @@ impl UserTrust {
         &mut self.policy
     }
 
-    /// Remembers the signer, after everything has been verified.
+    /// Records signers trusted on first use. Called after everything has been verified.
     pub fn remember(&self) -> Result<(), KeyChainError> {
         let Some(chain) = &self.chain else { return Ok(()) };
         for signer in &self.policy.signers {

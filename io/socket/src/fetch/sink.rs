@@ -32,8 +32,8 @@ pub struct FileSink {
 
 impl Drop for FileSink {
     fn drop(&mut self) {
-        // The file may be locked. Closing it is not enough: a child process that was forked while it
-        // was locked also has it open, and would keep the lock.
+        // The file may be locked. Closing it is not enough: a child process that was forked in the
+        // meantime also has it open, and would keep the lock.
         let _ = self.file.unlock();
     }
 }

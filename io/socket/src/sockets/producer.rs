@@ -130,8 +130,8 @@ impl Future for Binder {
     }
 }
 
-/// Creates the file of the option `disk` in a thread, because it may take long. If no one wants it
-/// any more, it is deleted.
+/// Creates the file of the option `disk` in a thread, because it may take long. The file is deleted
+/// if the binding was cancelled in the meantime.
 fn open_disk(folder: &Path, options: &ProducerOptions) -> Result<Pending<OpenDisk>, SocketError> {
     let (answer, opened) = pending();
     let folder = folder.to_owned();

@@ -288,7 +288,7 @@ fn run_consumers(
 ) -> Result<(), SocketError> {
     let downloads = Downloads::new(client, options, &mut fetches)?;
     let mut events = EventLoop::new(client);
-    // Both recognize the answers to their own requests.
+    // Both get all Data, and recognize the answers to their own requests.
     let ids = [events.add(downloads), events.add(ExpressEndpoint::new(expressed))];
     ids.into_iter().for_each(|id| events.route_data(id, &Name::new()));
     run(&mut events, is_stopped, |_| None);
@@ -369,7 +369,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
                     Registration::End { prefix }
                 }
             };
-            // The receiver is an endpoint of this loop.
+            // The receiver is an endpoint of this loop, so this cannot fail.
             let _ = register.send(registration);
             let _ = waker.wake();
         }
@@ -382,7 +382,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
     apply(&mut events);
     let _ = events.flush();
     let now = events.now();
-    // Dropping the loop returns the disks of all producers.
+    // Dropping the loop drops all endpoints, which send their busy disks to `closing`.
     drop(events);
     close(&mut disks, &closed, now);
     disks.wait(now);

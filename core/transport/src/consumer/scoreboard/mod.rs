@@ -319,8 +319,8 @@ impl Scoreboard {
         for path in self.paths.all_mut() {
             path.update_window_limited(room > 0, now);
         }
-        // A resend comes first, whatever the room: its segments were counted when they were first
-        // requested. The reader may be waiting for exactly this chunk to free its buffer.
+        // A resend comes first and needs no room, because its segments were counted when they were
+        // first requested. The reader may be waiting for exactly this chunk to free its buffer.
         let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
         let resend = resend.map(|(_, index)| index);
         if resend.is_some() && self.paths.knows_holders() {
@@ -345,7 +345,6 @@ impl Scoreboard {
             };
             self.paths.choose(next, now)?
         };
-        // A resend needs no room: its segments were counted when they were first requested.
         if let Some(first) = resend {
             self.outstanding.take_resend();
             return Some((first, path));
