@@ -330,6 +330,7 @@ impl<'a> Testbed<'a> {
             self.apps.insert(node, app);
         }
         for node in self.app_nodes() {
+            // All applications start at the same time. Only then wait for their ports.
             let line = self.line_with(node, "bound", deadline)?;
             let uris = line["bound"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let uris = uris.filter_map(|uri| uri.parse::<FaceUri>().ok());

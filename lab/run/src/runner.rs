@@ -217,6 +217,7 @@ impl Runner<'_> {
         }
         let point = &self.experiment.points[task.point];
         let prepared = self.experiment.prepare(point, task.seed)?;
+        // A trial computes its samples itself and has no events.
         if let Some(trial) = &prepared.trial {
             let done = real::trial::run(trial, &prepared.plan, &self.options.real);
             let report = done.map_err(|source| self.real_error(task, source))?;

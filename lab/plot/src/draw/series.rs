@@ -179,6 +179,7 @@ fn band(
             if part.is_empty() {
                 continue;
             }
+            // Along the upper edge, and back along the lower one.
             let mut outline = edge(true);
             outline.extend(edge(false).into_iter().rev());
             canvas.shape(&format!("{}Z", through(&outline)), ink, 0.18);

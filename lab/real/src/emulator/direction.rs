@@ -127,6 +127,7 @@ impl Direction {
         if self.due.is_empty() {
             return Ok(());
         }
+        // The socket may accept only some. The others stay in `due` and block this direction.
         let sent = port.send(&self.due)?;
         let sent_ns = clock_ns();
         let mut bytes = 0;

@@ -332,6 +332,7 @@ impl Collector {
         amount(M::RouterDrops, grown(now.dropped, before.dropped));
         self.spread(M::HitRatio, over, node, Amount::share(hits, hits + misses));
         self.spread(M::CpuLoad, over, node, Amount::share(cpu_s, over.length_ns() as f64 / 1e9));
+        // Without counted processor time, packets would seem to cost nothing.
         if cpu_s > 0.0 {
             self.spread(M::CpuPerPacket, over, node, Amount::share(cpu_s, packets));
             self.spread(M::OutPerCpu, over, node, Amount::share(out_bits, cpu_s));

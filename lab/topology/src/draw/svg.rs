@@ -337,6 +337,7 @@ impl<'a> Picture<'a> {
             };
             let mut labels: Vec<Label> =
                 self.topology.nodes().iter().zip(&self.points).map(label).collect();
+            // Names come before the labels of links, which must avoid them.
             written = scene.choose(&mut labels, &[]);
             for (node, place) in self.topology.nodes().iter().zip(&written) {
                 write_label(out, place, self.font, &node.name, None);

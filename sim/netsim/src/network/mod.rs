@@ -284,6 +284,7 @@ impl Network {
                 return self.call_app(node);
             }
         };
+        // Queries of holdings go to the router itself and pass neither stages nor shards.
         if delivery.what == TraceKind::Interest
             && let Some(asked) = router.holdings_query(&delivery.packet)
         {
@@ -479,6 +480,7 @@ impl Network {
         let changed = if begins { TraceKind::FaultBegins } else { TraceKind::FaultEnds };
         self.timeline.note(node, 0, changed, fault);
         self.timeline.emit(node, EventKind::FaultChanged { fault, begins });
+        // Applications with several links stop using a link that is down.
         if let Fault::LinkDown { link, .. } = change.fault {
             self.report_link(link as u32)?;
         }

@@ -144,6 +144,7 @@ impl<'a> Transfer<'a> {
         let shared = options.shared_rate_bps.map(|rate| Link::new(packet_ns(rate), queue_max));
         let drain = |link: &Link| link.transmission_ns.saturating_mul(u64::from(queue_max));
         let links: Vec<Link> = paths.iter().map(link).collect();
+        // A Data may wait in full queues. It must not time out before they drain.
         let timeouts = paths.iter().zip(&links).map(|(path, link)| {
             let latencies = path.latency_ns.saturating_mul(options.timeout_latencies.into());
             latencies.saturating_add(drain(link)).saturating_add(shared.as_ref().map_or(0, drain))

@@ -54,11 +54,8 @@ pub struct RenewalSolution {
 /// # Errors
 ///
 /// [`NQueueError::RenewalThreshold`] above `RENEWAL_THRESHOLD_MAX`; [`NQueueError::Accuracy`] if
-/// two resolutions differ by more than 1e-8.
-///
-/// # Panics
-///
-/// A result violates conservation: served and lost packets must add up to the arrivals.
+/// two resolutions differ by more than 1e-8, or if served and lost packets do not add up to the
+/// arrivals within that.
 pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
     if model.threshold > RENEWAL_THRESHOLD_MAX {
         return Err(NQueueError::RenewalThreshold {
@@ -85,6 +82,7 @@ pub fn renewal(model: &Model) -> Result<RenewalSolution, NQueueError> {
             return Err(NQueueError::Accuracy { estimate: error_estimate, wanted: DIFFERENCE_MAX });
         }
         step /= COARSER;
+        // The solution is the coarser one of the next comparison.
         coarse = solution;
     }
     unreachable!("the last refinement returns")

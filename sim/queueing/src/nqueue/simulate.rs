@@ -134,6 +134,7 @@ impl<'a> Run<'a> {
         }
         self.now = 0.0;
         self.lost = 0;
+        // The queues keep the packets of the warm-up; only the counters restart.
         self.counts.fill(QueueCounters::default());
         rest = arrivals;
         while rest > 0 {

@@ -158,6 +158,7 @@ impl<'a> SubscriberGroup<'a> {
                 next: 0,
                 is_over: false,
             });
+            // The first poll starts the fetch and registers the waker.
             self.advance(self.members.len() - 1)?;
         }
         while self.members[from..].iter().any(|member| member.join_s.is_none()) {

@@ -265,6 +265,7 @@ impl RouterNode {
             }
             Fault::StoreStall { .. } => return self.end_store_stall(now, out),
             Fault::DiskStall { disk, .. } => {
+                // The stall ends by itself at that time.
                 if let Some(disks) = self.shards.disks_mut().filter(|_| begins) {
                     disks.stall(now, Some(disk), ends_at);
                 }

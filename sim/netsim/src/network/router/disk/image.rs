@@ -183,6 +183,7 @@ impl DiskImage {
             Some((packet, found, fresh_until_unix_ms)) if found == sequence => {
                 DiskOutcome::Record { packet, fresh_until_unix_ms }
             }
+            // The region was overwritten: this is a record of another generation.
             Some(_) => DiskOutcome::Damaged(RecordFault::Foreign),
             None => {
                 let octets = self.read_octets(offset, len, producers);

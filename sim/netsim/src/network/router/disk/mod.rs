@@ -183,6 +183,7 @@ impl Disks {
             if let Err(what) = checked {
                 self.check_failure = Some(what);
             }
+            // The model sees only this number, the kind and the length.
             let id = u64::from(disk.under_way.insert(ActiveOp { shard: shard as u16, op }));
             let job = Job { id, kind, bytes };
             match &mut disk.model {
