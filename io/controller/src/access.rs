@@ -219,6 +219,7 @@ async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Error
         }
     }
     request.headers_mut().remove(CONTENT_ENCODING);
+    // Reading the body consumes the request, so keep a copy of its head.
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts.clone(), body);
     let octets = Bytes::from_request(request, app)

@@ -212,6 +212,7 @@ impl App {
     pub(crate) fn note_read(&self, followed: &Result<(), DatabaseError>) {
         let why = followed.as_ref().err().map(DatabaseError::to_string);
         let mut unread = self.read_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        // Log an outage once, not with each read.
         if let (Some(error), None) = (&why, &*unread) {
             tracing::warn!(error, "changes of other controllers cannot be read; retrying");
         }

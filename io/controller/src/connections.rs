@@ -60,6 +60,7 @@ pub(crate) async fn serve(
             }
         });
     }
+    // From here on, the system refuses new connections.
     drop(listener);
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time and are aborted");

@@ -112,6 +112,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     } else {
         print_table(&report)?;
     }
+    // Fail only now, so that the report shows which copy differs.
     for (label, copy) in [("cold", &report.cold), ("warm", &report.warm)] {
         if !copy.sha256_ok || copy.bytes != size {
             bail!("the {label} copy differs from the source");

@@ -435,6 +435,7 @@ impl KeyContext {
     }
 
     fn delete(&self, name: &Name, yes: bool) -> anyhow::Result<()> {
+        // The name may be that of an identity. The question must show the key.
         let key = self.chain.find(name)?;
         if !yes && !confirm(&format!("Delete {} permanently?", key.name))? {
             bail!("the key was not deleted");

@@ -22,6 +22,7 @@ pub(crate) fn run_app(args: &AppArgs) -> anyhow::Result<()> {
     match app::run_app(&args.specification) {
         Err(error @ app::AppError::WrongBytes(_)) => {
             eprintln!("weir: {error}");
+            // The coordinator recognizes wrong bytes by this exit code.
             std::process::exit(i32::from(app::EXIT_WRONG_BYTES));
         }
         other => Ok(other?),
@@ -76,6 +77,7 @@ pub(crate) fn run_child(args: &ChildArgs) -> anyhow::Result<()> {
         Some(other) => other.clone(),
         None => std::env::current_exe().context("cannot find this program")?,
     };
+    // `exec` returns only if it fails.
     let error = Command::new(&program).args(&args.arguments).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

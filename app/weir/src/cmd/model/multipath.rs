@@ -182,6 +182,7 @@ fn print(paths: &[Path], formulas: &Latencies, simulation: &Simulation) -> anyho
 fn figure(args: &Args, options: &SimulationOptions) -> anyhow::Result<Figure> {
     let (mut paper, mut limited, mut simulated) = (Vec::new(), Vec::new(), Vec::new());
     for step in 0..=16 {
+        // Depths from 1 to 256, two for each doubling.
         let depth = 2f64.powf(f64::from(step) / 2.0).round();
         let paths = args.divided(Some(depth as u32));
         let formulas = latencies(&paths, args.packet)?;

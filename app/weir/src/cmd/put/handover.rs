@@ -157,6 +157,7 @@ impl HandoverListener {
         registration: Option<&mut ControllerRegistration>,
     ) -> io::Result<()> {
         let peer = getsockopt(&stream, PeerCredentials)?.uid();
+        // Only root and the user of this process may add objects.
         if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
             return Err(io::Error::other(format!("user {peer} has no permission")));
         }

@@ -76,6 +76,7 @@ impl InitialPublication<'_> {
             // Wait only for files that were being written at the first scan. Later ones are
             // published after the start.
             awaited.get_or_insert((found.unsettled, Instant::now() + WRITERS_WAIT));
+            // Pause as long as the scan took, so that scans use at most half of the time.
             self.pause(PAUSE.max(looked))?;
         };
         let root = self.root(&all);

@@ -172,6 +172,7 @@ impl Walk {
         let number = self.tree.folders.len();
         let is_empty = entries.is_empty();
         self.tree.folders.push(Folder::read(entry, name.clone(), id, is_empty));
+        // Check before walking further, so that the tree never exceeds the limit by much.
         if self.tree.folders.len() + self.tree.files.len() + entries.len() > ENTRIES_MAX {
             bail!(
                 "{} has more than {ENTRIES_MAX} files and directories; put its subdirectories \

@@ -224,6 +224,7 @@ impl WatchedDirectory {
         let is_same = root == std::mem::replace(&mut self.root, root)
             && path.as_ref().is_none_or(|path| *path == self.path);
         let is_due = self.rewatch_at.is_some_and(|at| Instant::now() >= at);
+        // While the directory is missing, wait until it appears again.
         let (false, Some(path), true) = (is_same && !is_due, path, root.is_some()) else {
             return false;
         };
