@@ -164,6 +164,7 @@ impl Control {
         let (routers, links) = (self.get("/v1/routers", &[])?, self.get("/v1/links", &[])?);
         let rows = |of: &Value| of.as_array().cloned().unwrap_or_default();
         let (routers, links) = (rows(&routers), rows(&links));
+        // A link counts only once both agents have reported its round-trip time.
         let is_measured = |from: &str, to: &str| {
             links.iter().any(|link| {
                 link["from"] == from && link["to"] == to && link["round_trip_ns"].is_u64()

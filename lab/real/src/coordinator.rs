@@ -235,6 +235,7 @@ impl<'a> Run<'a> {
             report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));
         }
         report.apps = self.end_apps(elapsed_ns)?;
+        // The links stop last, because processes still send while they end.
         self.testbed.stop()?;
         let mut emulator_ns = 0;
         for (&index, link) in &mut self.testbed.links {

@@ -278,6 +278,7 @@ impl Runner<'_> {
             network
                 .run_steps(SLICE_STEPS, observer)
                 .map_err(|violation| self.violation(task, violation))?;
+            // The network runs beyond the end of the plan, until nothing is in flight.
             let virtual_ns = network.now_ns().min(end_ns);
             (self.progress)(Progress::Running { task, virtual_ns, end_ns });
             if self.options.stop.load(Ordering::Relaxed) {

@@ -202,8 +202,8 @@ impl Links {
         timeline: &mut Timeline,
     ) -> Arrival {
         let sender = &mut self.ends[from_end as usize];
-        // A frame that was overtaken has two events: its own, and one scheduled when the faster
-        // frame arrived. The second event finds the frame already delivered.
+        // A first frame that was overtaken has two events: its own, and one scheduled when the
+        // faster frame arrived. The second event finds the frame already delivered.
         if sender.in_flight.front().is_none_or(|first| first.moment != moment) {
             return Arrival::Nothing;
         }
