@@ -171,6 +171,7 @@ impl Ranges {
             return None;
         }
         let (id, first) = (range.id, range.first_index);
+        // Indices must stay contiguous, so cutting this range shifts all later ones.
         let end = (first + range.len()).min(asked_end);
         let cut = first + range.len() - end;
         if let Some(segments) = &mut range.segments {

@@ -204,7 +204,8 @@ impl Catalog {
         let object = self.versions.range::<[u8], _>(from).next();
         match (object.filter(|(name, _)| name.starts_with(prefix)), packet) {
             (Some((name, &object)), _) => {
-                // Unless the prefix names a version.
+                // A prefix that names a version requests exactly that one. A shorter one requests
+                // the latest version.
                 let latest = (name.len() > prefix.len()).then(|| self.latest_version_of(name));
                 let object = latest.flatten().unwrap_or(object);
                 Answer::Segment { object, segment: 0 }

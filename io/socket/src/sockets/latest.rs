@@ -14,8 +14,8 @@ pub(crate) struct GrowthUpdate {
     pub(crate) next: Option<u64>,
 }
 
-/// How far beyond the newest segment Interests may wait. No consumer should request later segments
-/// yet.
+/// How many segments beyond the newest one Interests may wait for. No consumer should request later
+/// ones yet.
 const FUTURE_SEGMENTS_MAX: u64 = 4096;
 
 /// The metadata of the latest version of each object, and which objects grow.
@@ -41,8 +41,8 @@ impl LatestVersions {
         }
     }
 
-    /// Replaces metadata of an earlier version: concurrent publications, and repeated ones, arrive
-    /// in any order. Returns the name that leads to the metadata.
+    /// Adds metadata, unless those of a later version are known: concurrent publications arrive in
+    /// any order. Returns the name that leads to the metadata.
     pub(super) fn add(&mut self, metadata: Packet) -> Option<Name> {
         let name = DataView::decode(&metadata).ok()?.name;
         let name = keyword_name(name).or(Some(name).filter(|it| is_hicn_metadata(*it)))?.to_name();
@@ -123,15 +123,15 @@ impl LatestVersions {
     }
 }
 
-/// The part of a name up to the last keyword for metadata; an object's name may contain others.
+/// The name up to its last metadata keyword. An object's own name may contain such keywords, too.
 fn keyword_name(name: NameView<'_>) -> Option<NameView<'_>> {
     let keywords = name.components().enumerate();
     let (at, _) = keywords.filter(|(_, part)| part.is_keyword(METADATA_KEYWORD)).last()?;
     Some(name.prefix(at + 1))
 }
 
-/// The version of an object, and the number of its metadata, if they have one. A growing object's
-/// metadata are made repeatedly, but do not make it newer than another version.
+/// The version of an object, then the number of its metadata or 0. The version counts first: a
+/// growing object's metadata are made repeatedly, but do not make it newer than another version.
 fn version_of(metadata: &Packet) -> Option<(u64, u64)> {
     let data = DataView::decode(metadata).ok()?;
     let object = Metadata::decode(data.content).ok()?.versioned;

@@ -146,7 +146,7 @@ impl ClosingDisks {
         self.disks.iter().map(|&(_, until)| until).min()
     }
 
-    /// Waits for all of them, as long as one may take.
+    /// Waits for all disks together, at most as long as a single one may take.
     pub(crate) fn wait(&mut self, now: Instant) {
         let until = now.plus_ns(CLOSE_TIMEOUT_NS);
         for (disk, _) in std::mem::take(&mut self.disks) {

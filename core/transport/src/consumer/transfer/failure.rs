@@ -52,7 +52,7 @@ impl Transfer {
         let Some((range, indices)) = ranges.cancel(index, requested_end) else { return };
         self.scoreboard.set_limit(Some(ranges.end_index()));
         for index in indices {
-            // Earlier chunks are complete and have no record.
+            // Chunks before the first open one are complete, and have no record.
             if index >= self.scoreboard.outstanding().first_index() {
                 self.scoreboard.cancel(index);
             }
@@ -83,8 +83,8 @@ impl Transfer {
         }
     }
 
-    /// An answer states that the packet does not exist. It is requested once more, bypassing all
-    /// caches. A second such answer ends the transfer.
+    /// An answer states that the packet does not exist. A reliable consumer requests the packet
+    /// once more, bypassing all caches. After a second such answer, the object or the range fails.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
         let is_first = self.verify.count_bad_copy(index) == 1 && self.config.is_reliable;
         if !is_first || !self.refetch(now, index, None, true, self.config.retries_max) {
@@ -93,9 +93,10 @@ impl Transfer {
         }
     }
 
-    /// Requests a packet outside the window, with its digest if known: routers then bypass their
-    /// copies. If no packet of this digest exists, any packet of the name is accepted, because a
-    /// producer may have signed the object again. Returns false when there are too many requests.
+    /// Requests a packet outside the window. If its digest is known, the request includes it, and
+    /// routers cannot answer with another copy. If no packet has this digest, any packet of the
+    /// name is requested, because the producer may have signed the object again. Returns false when
+    /// there are too many requests.
     pub(super) fn refetch(
         &mut self,
         now: Instant,

@@ -14,7 +14,7 @@ const MAGIC: &[u8; 8] = b"weirpt03";
 const DIGEST_LEN: usize = 32;
 /// Stands for an unknown digest.
 const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
-/// Size limit of a state file: the segments of a petabyte.
+/// Size limit of a state file: enough for about four billion segments of 4 1/8 bytes each.
 pub(super) const BYTES_MAX: u64 = 16 << 30;
 
 /// The content of a state file.
@@ -26,8 +26,8 @@ pub(super) struct PartState {
     pub(super) checksums: Checksums,
 }
 
-/// The segments of a part file that still match their checksums. They were verified once, and may
-/// have been damaged since.
+/// The segments of a part file that still match their checksums. Each was verified when it was
+/// stored, but may have been damaged on the disk since.
 pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<SegmentSet> {
     let len = file.metadata()?.len();
     let mut have = SegmentSet::new();
