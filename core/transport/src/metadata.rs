@@ -48,8 +48,8 @@ pub struct Metadata {
     /// Name of the version, right above its segments.
     pub versioned: Name,
     pub last_segment: Option<u64>,
-    /// For a growing object: the number of the segment that is made next. Earlier segments exist.
-    /// `None`: no segment follows.
+    /// For an object that grows or has grown: the number of the segment after the newest one. All
+    /// earlier segments exist. Once `last_segment` is set, no segment follows.
     pub next_segment: Option<u64>,
     /// Bytes of Content in each segment but the last.
     pub segment_size: Option<u64>,
@@ -63,7 +63,8 @@ pub struct Metadata {
     pub manifest: Option<ManifestShape>,
     /// The [`ContentDigest`] of the object.
     pub content_digest: Option<[u8; 32]>,
-    /// The signer's certificate, a complete Data TLV according to the producer; unchecked here.
+    /// The signer's certificate, a complete Data TLV according to the producer. It is not checked
+    /// here.
     pub certificate: Option<Vec<u8>>,
 }
 

@@ -98,7 +98,7 @@ pub(crate) struct SignPoolHandle {
 }
 
 impl SignPoolHandle {
-    /// Gives a task to the threads. Without threads it is dropped.
+    /// Gives a task to the threads. If they have ended, the task is dropped.
     pub(crate) fn submit(&self, task: SignTask) {
         // If the threads have ended, so has the session of the waiting caller.
         let _ = self.tasks.send(task);
@@ -150,7 +150,8 @@ impl Drop for SignPool {
         self.signers = None;
         let own = std::thread::current().id();
         for thread in self.threads().drain(..) {
-            // An application's signer may hold the last reference to the session.
+            // An application's signer may hold the last reference to the session. This then runs on
+            // one of the pool's own threads, which cannot join itself.
             if thread.thread().id() != own {
                 let _ = thread.join();
             }

@@ -66,7 +66,7 @@ impl Folder {
             fsync_folder(path)?;
             for above in std::path::absolute(path).iter().flat_map(|path| path.ancestors().skip(1))
             {
-                // Parent folders may not be readable, and existed before.
+                // Errors do not matter: a parent that cannot be read existed before.
                 let _ = fsync_folder(above);
             }
         }
@@ -114,7 +114,7 @@ impl Folder {
         for (path, found) in read_headers(&paths) {
             match found {
                 Ok(Some(stored)) => loaded.intact.push(stored),
-                // The others can still be used.
+                // One unreadable file must not keep the others from being used.
                 Ok(None) | Err(_) => loaded.unreadable.push(path.clone()),
             }
         }
@@ -125,7 +125,8 @@ impl Folder {
         let file_path = self.objects_path.join(stem);
         let ending = match self.has_lock() {
             true => UNFINISHED_SUFFIX.to_owned(),
-            // The process that owns the repository may write an object of the same name.
+            // A second writer adds its process number, because the owner may write an object of the
+            // same name.
             false => format!("{}.{UNFINISHED_SUFFIX}", std::process::id()),
         };
         let (written, path) =
@@ -146,7 +147,7 @@ impl Folder {
         match &all[..] {
             [] => return Ok(Vec::new()),
             [one] => one.file.sync_data().map_err(write_error(&one.written))?,
-            // One flush for all files.
+            // For several files, one sync of the file system is faster than one for each.
             [first, ..] => nix::unistd::syncfs(&first.file)
                 .map_err(|errno| write_error(&self.objects_path)(errno.into()))?,
         }
@@ -166,12 +167,14 @@ fn fsync_folder(path: &Path) -> Result<(), RepositoryError> {
     File::open(path).and_then(|folder| folder.sync_all()).map_err(write_error(path))
 }
 
-/// Opens and locks the file that makes a folder a repository. Returns whether the file system is
-/// read-only; its objects can be served nevertheless.
+/// Opens and locks the file that makes a folder a repository. Also returns whether the file system
+/// is read-only. A read-only repository can still be served.
 fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     fs::create_dir_all(path).map_err(write_error(path))?;
     let mark = path.join(MARK);
     let is_new = || mark.try_exists().map(|exists| !exists).map_err(read_error(&mark));
+    // `is_new` is checked again, because another process may have created the repository since the
+    // first check.
     let is_foreign =
         is_new()? && fs::read_dir(path).map_err(read_error(path))?.next().is_some() && is_new()?;
     if is_foreign {
