@@ -14,7 +14,7 @@ const MAGIC: &[u8; 8] = b"weirpt03";
 const DIGEST_LEN: usize = 32;
 /// Stands for an unknown digest.
 const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
-/// Size limit of a state file: enough for about four billion segments of 4 1/8 bytes each.
+/// Size limit of a state file. A segment uses 33 bits, so this is enough for four billion.
 pub(super) const BYTES_MAX: u64 = 16 << 30;
 
 /// The content of a state file.
