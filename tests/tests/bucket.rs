@@ -170,7 +170,7 @@ fn wrong_credentials_and_addresses_are_errors() {
     let mark = fixture.server.files("repo").pop().expect("the mark");
     fs::write(&mark, "weir repository 9\n").expect("written");
     let message = fixture.start(&[]).finish().failure();
-    assert!(message.contains("layout"), "{message}");
+    assert!(message.contains("has a layout of another version"), "{message}");
     fs::rename(&mark, mark.with_file_name("something")).expect("renamed");
     let message = fixture.start(&[]).finish().failure();
     assert!(message.contains("is no repository and not empty"), "{message}");

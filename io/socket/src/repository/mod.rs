@@ -61,7 +61,7 @@ pub enum RepositoryError {
     #[error("{object} is stored in version 2^64-1, the highest; remove it first")]
     VersionExhausted { object: Name },
     /// Another version of this program made it.
-    #[error("{} was written by another version of this program; use that version", path.display())]
+    #[error("{} has a layout of another version of this program", path.display())]
     UnknownLayout { path: PathBuf },
     #[error("{} is in use by {}", path.display(), describe_holder(holder.as_ref()))]
     InUse {
