@@ -26,6 +26,8 @@ pub(super) fn findings(file: &str, text: &str) -> Vec<String> {
         }
         for word in line.split_whitespace() {
             sentence.add(word, index + 1);
+            // The end may lie inside emphasis, quotes or parentheses.
+            let word = word.trim_end_matches(['*', '_', '"', ')']);
             if word.ends_with(['.', '!', '?', ':']) && !sentence.is_in_code {
                 findings.extend(sentence.end(file));
             }

@@ -159,7 +159,7 @@ fn long_sentences_are_found_in_comments_and_pages() {
     let code = format!("{} `a b c d` {}.", words(17), words(17));
     let table = format!("| {long} |");
     let items = format!("- {}\n- {}", words(30), words(30));
-    let short = format!("{}. {}.", words(35), words(35));
+    let short = format!("**{}.** {}.", words(35), words(35));
     for passes in [code, table, items, short, format!("```\n{long}\n```\n")] {
         assert_eq!(found("a.md", &passes), [""; 0], "{passes}");
     }
