@@ -29,7 +29,7 @@ pub enum EventFormat {
 ///
 /// - `at_ns`, `node` (its name), `event` (its kind)
 /// - `object`, `segment`: of Interests, Data and objects; `segment` is also the link of a link
-/// sample, the path of a path sample, and the number of a fault
+///   sample, the path of a path sample, and the number of a fault
 /// - `value`: content bytes, reason of a Nack, 1 for repeated Interests, length of a queue or
 ///   window, bytes of a link, 1 where a fault begins
 /// - `elapsed_ns`: round-trip time, or time of a whole object

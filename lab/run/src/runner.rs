@@ -144,7 +144,7 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
 /// 1. List all tasks: each point with each seed.
 /// 2. Skip tasks whose records exist.
 /// 3. Start `jobs` threads, which take the remaining tasks in order. Each writes its record at the
-/// end.
+///    end.
 /// 4. Stop early if `stop` is set or a task fails. `stop` abandons the tasks in progress; after a
 ///    failure, the other threads finish their current tasks. Records are complete or absent.
 ///

@@ -333,7 +333,7 @@ impl<S: Source> Producer<S> {
             return;
         }
         self.reads += 1;
-        out.reads.push(ReadOp { object, segment, pending: pending });
+        out.reads.push(ReadOp { object, segment, pending });
     }
 
     fn wait(

@@ -19,7 +19,7 @@
 //!    target. It walks the queues from the shortest: each may use an equal share of what the
 //!    shorter ones have left over. Only the longest queues lose packets.
 //! 4. The oldest frame of a connection may be partly sent, so it must stay. If these frames alone
-//! exceed the budget, the worker closes connections, first those that are blocked for longest.
+//!    exceed the budget, the worker closes connections, first those that are blocked for longest.
 //!
 //! Example: the budget is 16 KiB, and four queues hold 1, 2, 6 and 10 KiB, in total 19 KiB. The
 //! target is 12 KiB. The first queue may use 12/4 = 3 KiB and uses 1; the second (12-1)/3 = 3.67

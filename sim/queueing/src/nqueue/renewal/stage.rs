@@ -55,7 +55,7 @@ impl<'a> OverflowStream<'a> {
     /// Consider the queue only while it holds n packets or more. It leaves n upwards with
     /// probability a_0. It rises by one packet at a time, so it returns to n from level i if i + 1
     /// - n or more services fit between two arrivals. Balancing these flows gives every fraction
-    /// from those above it, as a sum of positive terms.
+    ///   from those above it, as a sum of positive terms.
     pub(super) fn at_arrivals(&self) -> Vec<f64> {
         /// Fractions are scaled down at this value, because only their ratios count.
         const HUGE: f64 = 1e100;
