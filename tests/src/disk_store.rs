@@ -123,7 +123,7 @@ impl Router {
     /// Waits until the status of the router's disks satisfies a condition, and returns it.
     ///
     /// # Panics
-    /// If [`crate::PEER_TIMEOUT`] runs out first.
+    /// If [`crate::TEST_TIMEOUT`] runs out first.
     pub fn wait_for_disks(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut disk = Value::Null;
         wait_until(what, || {

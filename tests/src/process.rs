@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// If [`PEER_TIMEOUT`] runs out first.
+/// If [`TEST_TIMEOUT`] runs out first.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_so() {
@@ -82,7 +82,7 @@ impl Process {
     /// The next line of standard output that is a JSON object with this `event`.
     ///
     /// # Panics
-    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
+    /// If the program ends or [`TEST_TIMEOUT`] runs out first.
     pub fn event(&self, event: &str) -> Value {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
@@ -106,7 +106,7 @@ impl Process {
     /// The next line of standard output that is a JSON object.
     ///
     /// # Panics
-    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
+    /// If the program ends or [`TEST_TIMEOUT`] runs out first.
     pub fn json_line(&self) -> Value {
         let line = self.line_with("{");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"))
@@ -115,7 +115,7 @@ impl Process {
     /// Waits until `weir put --watch --json` reports a new version of this object, and returns it.
     ///
     /// # Panics
-    /// If it ends, or [`PEER_TIMEOUT`] runs out first.
+    /// If it ends, or [`TEST_TIMEOUT`] runs out first.
     pub fn wait_for_published(&self, object: &str) -> u64 {
         let version_of = |name: &Value| {
             let (published, version) = name.as_str()?.split_once("/v=")?;
@@ -133,7 +133,7 @@ impl Process {
     /// Waits until `weir put --watch --json` reports that this object is withdrawn.
     ///
     /// # Panics
-    /// If it ends, or [`PEER_TIMEOUT`] runs out first.
+    /// If it ends, or [`TEST_TIMEOUT`] runs out first.
     pub fn wait_for_withdrawn(&self, object: &str) {
         let is_it =
             |line: &Value| line["withdrawn"].as_array().expect("names").contains(&object.into());
@@ -148,7 +148,7 @@ impl Process {
     /// The next line of standard output that contains `text`.
     ///
     /// # Panics
-    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
+    /// If the program ends or [`TEST_TIMEOUT`] runs out first.
     pub fn line_with(&self, text: &str) -> String {
         let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
@@ -201,7 +201,7 @@ impl Process {
     /// Waits until the output contains `text`.
     ///
     /// # Panics
-    /// If [`PEER_TIMEOUT`] runs out first.
+    /// If [`TEST_TIMEOUT`] runs out first.
     pub fn wait_for_output(&self, text: &str) {
         let deadline = Instant::now() + TEST_TIMEOUT;
         while !self.log().contains(text) {
@@ -213,7 +213,7 @@ impl Process {
     /// Waits for the end.
     ///
     /// # Panics
-    /// If [`PEER_TIMEOUT`] runs out first.
+    /// If [`TEST_TIMEOUT`] runs out first.
     pub fn finish(self) -> Finished {
         self.finish_within(TEST_TIMEOUT)
     }

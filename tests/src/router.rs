@@ -54,7 +54,7 @@ impl Router {
     /// Starts a router and waits until it accepts connections.
     ///
     /// # Panics
-    /// If it ends, or is not ready within [`crate::PEER_TIMEOUT`].
+    /// If it ends, or is not ready within [`crate::TEST_TIMEOUT`].
     pub fn start_at_with(host: &Host, socket: &str, arguments: &[impl AsRef<OsStr>]) -> Self {
         Self::start_as(host, host.command(weir_binary()), socket, arguments)
     }

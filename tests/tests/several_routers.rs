@@ -190,6 +190,6 @@ fn other_commands_take_one_router() {
         let uri = router.unix();
         let words = [words, &["--router", &uri, "--router", &uri]].concat();
         let message = host.spawn(&uri, &words).finish().failure();
-        assert!(message.contains("2 times") && message.contains("one router"), "{message}");
+        assert!(message.contains("2 times") && message.contains("only `weir get`"), "{message}");
     }
 }

@@ -19,7 +19,7 @@ def test_keyword_arguments_are_those_of_the_tables():
 
 
 def test_docstrings_say_what_options_mean():
-    assert "retries: Times that an Interest is sent again" in weir.get.__doc__
+    assert "retries: How often an Interest is sent again" in weir.get.__doc__
     assert "input_buffer:" in weir.Consumer.__doc__
     assert "output_buffer:" in weir.Producer.__doc__ and "0 to 64" in weir.put.__doc__
     assert "output_buffer:" not in weir.put.__doc__

@@ -8,7 +8,7 @@ use weir_agent::{Access, Files, FilesEvent};
 use weir_control::File;
 use weir_controller::{Config, Role, Server, add_token};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn file(number: u64) -> File {
     let name = format!("/data/{number}/v=1").parse().unwrap();
@@ -16,7 +16,7 @@ fn file(number: u64) -> File {
 }
 
 fn next(events: &Receiver<FilesEvent>) -> FilesEvent {
-    events.recv_timeout(PATIENCE).expect("something happens")
+    events.recv_timeout(TEST_TIMEOUT).expect("something happens")
 }
 
 /// The configuration of a controller at this address, and the access of a producer of `/data`.

@@ -5,7 +5,9 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Producer, RouterWithAgent, TestController, name, read, read_by, router};
+use common::{
+    Producer, RouterWithAgent, TEST_TIMEOUT, TestController, name, read, read_by, router,
+};
 use weir_client::Client;
 use weir_control::{Controller, ControllerConfig};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
@@ -60,7 +62,7 @@ fn asks_for_hosts_only_if_configured() {
         read_by(&mut host(&edge), &of_host, SEGMENTS);
         read(&edge.router, &of_application, SEGMENTS);
         // Misses are reported in order.
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !controller.asked().contains(&of_application) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::wire::{SimulatedLink, relay};
-use common::{PATIENCE, Producer, RouterWithAgent, SEGMENT_BYTES, TestController, name, read};
+use common::{Producer, RouterWithAgent, SEGMENT_BYTES, TEST_TIMEOUT, TestController, name, read};
 use weir_agent::AgentConfig;
 use weir_base::{FaceId, Instant as Moment};
 use weir_client::Client;
@@ -243,7 +243,7 @@ fn flood_of_misses_is_sampled_and_counted() {
     let missed = miss(&mut client, FLOOD);
     assert_eq!(missed, FLOOD);
     let agent = node.agent.as_ref().unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         let (stats, drops) = (agent.stats(), node.router.snapshot().unwrap().runtime_drops);
         let untold = drops.iter().find(|(reason, _)| *reason == "miss-untold").unwrap().1;

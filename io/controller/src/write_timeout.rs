@@ -97,18 +97,18 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_millis(200);
+    const WAIT_MAX: Duration = Duration::from_millis(200);
 
     #[test]
     fn times_out_stalled_readers_only() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (near, mut far) = tokio::io::duplex(16);
-            let mut near = WriteTimeout::new(near, PATIENCE);
+            let mut near = WriteTimeout::new(near, WAIT_MAX);
             let reader = async {
                 let mut octets = [0; 16];
                 for _ in 0..4 {
-                    tokio::time::sleep(PATIENCE / 2).await;
+                    tokio::time::sleep(WAIT_MAX / 2).await;
                     far.read_exact(&mut octets).await.unwrap();
                 }
             };

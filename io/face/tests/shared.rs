@@ -12,7 +12,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
 };
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::face::data;
 use weir_io_fixture::hostile_peer::{self, FromApplication, FromRouter, HostilePeer, SHARED_BYTES};
 use weir_link::{Link, LinkConfig, Received};
@@ -133,7 +133,7 @@ impl SharedEnd {
 
 /// Exchanges packets until both ends use shared memory.
 fn switch_to_ring(application: &mut SharedEnd, router: &mut SharedEnd) {
-    let end = Clock::now() + PATIENCE;
+    let end = Clock::now() + TEST_TIMEOUT;
     while !application.socket.is_shared() || !router.socket.is_shared() {
         assert!(Clock::now() < end, "{application:?} {router:?}");
         for (from, to) in [(0, 1), (1, 0)] {
@@ -165,7 +165,7 @@ fn packets_stay_in_order_during_the_switch() {
     let packets: Vec<Packet> =
         (0..4000).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
     let mut sent = [0; 2];
-    let end = Clock::now() + PATIENCE;
+    let end = Clock::now() + TEST_TIMEOUT;
     while application.packets.len() < packets.len() || router.packets.len() < packets.len() {
         assert!(Clock::now() < end);
         for (end, sent) in [&mut application, &mut router].into_iter().zip(&mut sent) {
@@ -207,7 +207,7 @@ fn sleeping_end_is_woken() {
         for round in 0..ROUNDS {
             while router.packets.len() <= round {
                 if router.read_all() == RecvStatus::Drained && router.packets.len() <= round {
-                    assert!(router.wait(PATIENCE), "the router is woken in round {round}");
+                    assert!(router.wait(TEST_TIMEOUT), "the router is woken in round {round}");
                 }
             }
             router.enqueue(&data(100, round));
@@ -219,7 +219,10 @@ fn sleeping_end_is_woken() {
         application.socket.send(&mut application.link).unwrap();
         while application.packets.len() <= round {
             if application.read_all() == RecvStatus::Drained && application.packets.len() <= round {
-                assert!(application.wait(PATIENCE), "the application is woken in round {round}");
+                assert!(
+                    application.wait(TEST_TIMEOUT),
+                    "the application is woken in round {round}"
+                );
             }
         }
         assert_eq!(application.packets[round], data(100, round));
@@ -250,7 +253,7 @@ fn stopped_reader_costs_bounded_queue() {
     assert!(router.link.queue_bytes() <= router.link.config().egress.queue_bytes_max);
     assert!(router.socket.signals_space_by_input() && !router.wait(Duration::ZERO));
     let reader = std::thread::spawn(move || {
-        let end = Clock::now() + PATIENCE;
+        let end = Clock::now() + TEST_TIMEOUT;
         while application.packets.len() < taken.len() && Clock::now() < end {
             if application.read_all() == RecvStatus::Drained {
                 application.wait(Duration::from_millis(100));
@@ -259,7 +262,7 @@ fn stopped_reader_costs_bounded_queue() {
         assert!(application.packets == taken, "{} came", application.packets.len());
     });
     while router.send_and_read().unwrap() == SendStatus::WouldBlock {
-        let is_woken = router.socket.is_writable_again() || router.wait(PATIENCE);
+        let is_woken = router.socket.is_writable_again() || router.wait(TEST_TIMEOUT);
         assert!(is_woken, "the writer is notified of free space");
     }
     reader.join().unwrap();
@@ -456,7 +459,7 @@ fn slow_close_of_a_file_blocks_no_thread() {
             drop(router);
             done.send(()).unwrap();
         });
-        is_done.recv_timeout(PATIENCE).expect("the router continues");
+        is_done.recv_timeout(TEST_TIMEOUT).expect("the router continues");
     }
 }
 
@@ -480,7 +483,7 @@ fn unexpected_files_are_closed() {
         close(&mut router);
         drop(router);
         let mut watched = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
-        poll(&mut watched, PollTimeout::try_from(PATIENCE).unwrap()).unwrap();
+        poll(&mut watched, PollTimeout::try_from(TEST_TIMEOUT).unwrap()).unwrap();
         assert_eq!(watched[0].revents(), Some(PollFlags::POLLHUP));
     }
 }
@@ -517,7 +520,7 @@ fn no_doorbell_inside_partial_frame() {
         router.socket.signals_space_by_input(),
         "the router has gone over, and its ring is full"
     );
-    let end = Clock::now() + PATIENCE;
+    let end = Clock::now() + TEST_TIMEOUT;
     while router.packets.len() < sent_by_application || application.packets.len() < sent_by_router {
         assert!(Clock::now() < end, "{application:?} {router:?}");
         application.read_all();

@@ -17,7 +17,7 @@ const START: Time = Time::ZERO;
 /// Pending Interests of a consumer.
 const WINDOW: usize = 32;
 /// How long a test waits until faces have moved.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start(threads: usize, interval: Duration) -> TestRouter {
     TestRouter::start_with(|config| {
@@ -74,7 +74,7 @@ struct Application {
 impl Application {
     fn connect(router: &TestRouter) -> Self {
         let uri = FaceUri::Unix(router.path.clone());
-        let socket = Socket::connect(&uri, PATIENCE).unwrap();
+        let socket = Socket::connect(&uri, TEST_TIMEOUT).unwrap();
         let link = Link::new(socket.link_config());
         Self { socket, link, pool: Pool::new(1 << 20) }
     }
@@ -85,7 +85,7 @@ impl Application {
             self.link.enqueue(START, LpHeader::default(), interest.into()).unwrap();
         }
         let (mut came, mut frames) = (BTreeSet::new(), Vec::new());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while came.len() < WINDOW {
             assert!(Instant::now() < deadline, "{} of {WINDOW} came", came.len());
             self.socket.send(&mut self.link).unwrap();
@@ -125,7 +125,7 @@ fn busy_faces_do_not_stay_on_one_thread() {
     let mut consumers = connect(&router, 4);
     assert_eq!(threads_of(&router.snapshot()), [0, 1, 0, 1, 0]);
     // On the producer's thread.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let mut next = 0;
     loop {
         exchange(&mut consumers[1], &mut next);
@@ -152,7 +152,7 @@ fn moving_faces_loses_nothing() {
     producer.register("/b");
     let producer = serve(producer);
     let mut consumers = connect(&router, 6);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let (mut next, mut moves, mut round) = (0, 0, 0);
     let mut before = threads_of(&router.snapshot());
     while moves < 30 {
@@ -201,7 +201,7 @@ fn shared_memory_moves_along() {
         let shared = snapshot.faces.iter().find(|face| face.local_uri.starts_with("shm://"));
         shared.map(|face| face.thread)
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while thread(&router).is_none() {
         assert!(Instant::now() < deadline, "it does not go over");
         application.exchange(&mut next);
@@ -232,7 +232,7 @@ fn moved_face_leaves_all_shards() {
     for (number, peer) in peers.iter_mut().enumerate() {
         peer.register(&format!("/p{number}"));
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     // Both producers constantly request unavailable names, and one of them moves.
     let first = threads_of(&router.snapshot());
     while threads_of(&router.snapshot()) == first {

@@ -4,7 +4,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{Peer, TestRouter, content_of, data, interest, name};
 use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
@@ -50,9 +50,9 @@ impl StoreFixture {
 
     /// Ranges in memory, once the index is complete.
     fn held(&self) -> Vec<SegmentRange> {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
         loop {
-            let page = self.contents.list_one(&name("/a/v=1"), PATIENCE).unwrap();
+            let page = self.contents.list_one(&name("/a/v=1"), TEST_TIMEOUT).unwrap();
             if !page.is_partial {
                 let memory = page.holdings.into_iter().find(|one| one.tier == Tier::Memory);
                 return memory.map_or_else(Vec::new, |one| one.ranges);
@@ -75,16 +75,16 @@ fn shards_answer_as_one() {
     for threads in [1, 2] {
         let mut fixture = StoreFixture::start(threads);
         fixture.fetch(0..300);
-        let listed = fixture.contents.list_one(&name("/a/v=1"), PATIENCE);
+        let listed = fixture.contents.list_one(&name("/a/v=1"), TEST_TIMEOUT);
         assert_eq!(listed, Err(ContentsError::NotTracked));
-        assert_eq!(fixture.contents.take_changes(9, PATIENCE), Err(ContentsError::NotTracked));
-        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        assert_eq!(fixture.contents.take_changes(9, TEST_TIMEOUT), Err(ContentsError::NotTracked));
+        fixture.contents.track(Some(HoldingsConfig::default()), TEST_TIMEOUT).unwrap();
         assert_eq!(fixture.held(), [range(0, 299)]);
 
         // A listing in pages contains everything as well.
         let (mut ranges, mut from) = (Vec::new(), None);
         loop {
-            let page = fixture.contents.list(&name("/a"), from.take(), 1, PATIENCE).unwrap();
+            let page = fixture.contents.list(&name("/a"), from.take(), 1, TEST_TIMEOUT).unwrap();
             ranges.extend(page.holdings.into_iter().flat_map(|one| one.ranges));
             from = page.next;
             if from.is_none() {
@@ -93,10 +93,13 @@ fn shards_answer_as_one() {
         }
         let count: u64 = ranges.iter().map(|range| range.last - range.first + 1).sum();
         assert_eq!(count, 300);
-        let none = fixture.contents.list(&name("/b"), None, 100, PATIENCE).unwrap();
+        let none = fixture.contents.list(&name("/b"), None, 100, TEST_TIMEOUT).unwrap();
         assert!(none.holdings.is_empty());
         fixture.router.stop();
-        assert_eq!(fixture.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Stopped));
+        assert_eq!(
+            fixture.contents.list_one(&name("/a"), TEST_TIMEOUT),
+            Err(ContentsError::Stopped)
+        );
     }
 }
 
@@ -104,10 +107,10 @@ fn shards_answer_as_one() {
 fn changes_come_in_numbered_batches() {
     for threads in [1, 2] {
         let mut fixture = StoreFixture::start(threads);
-        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        fixture.contents.track(Some(HoldingsConfig::default()), TEST_TIMEOUT).unwrap();
         fixture.fetch(0..200);
         assert_eq!(fixture.held(), [range(0, 199)]);
-        let first = fixture.contents.take_changes(100, PATIENCE).unwrap();
+        let first = fixture.contents.take_changes(100, TEST_TIMEOUT).unwrap();
         assert_eq!((first.sequence, first.has_more), (1, false));
         assert_eq!(first.changes.len(), 1);
         assert_eq!(first.changes[0].added, [range(0, 199)]);
@@ -116,17 +119,17 @@ fn changes_come_in_numbered_batches() {
         let prefix = Some(name("/a/v=1/seg=5"));
         let parameters = ControlParameters { name: prefix, ..Default::default() };
         assert_eq!(fixture.consumer.command(Command::CsErase, &parameters).code, 200);
-        let second = fixture.contents.take_changes(100, PATIENCE).unwrap();
+        let second = fixture.contents.take_changes(100, TEST_TIMEOUT).unwrap();
         assert_eq!((second.generation, second.sequence), (first.generation, 2));
         assert_eq!(second.changes[0].added, [range(200, 209)]);
         assert_eq!(second.changes[0].removed, [range(5, 5)]);
-        assert!(fixture.contents.take_changes(100, PATIENCE).unwrap().changes.is_empty());
+        assert!(fixture.contents.take_changes(100, TEST_TIMEOUT).unwrap().changes.is_empty());
 
         // In small batches, and from the start.
-        fixture.contents.restart_changes(PATIENCE).unwrap();
+        fixture.contents.restart_changes(TEST_TIMEOUT).unwrap();
         let (mut told, mut numbers) = (0, Vec::new());
         loop {
-            let batch = fixture.contents.take_changes(1, PATIENCE).unwrap();
+            let batch = fixture.contents.take_changes(1, TEST_TIMEOUT).unwrap();
             assert!(batch.generation > first.generation);
             numbers.push(batch.sequence);
             let added = batch.changes.into_iter().flat_map(|change| change.added);
@@ -145,28 +148,28 @@ fn changes_come_in_numbered_batches() {
 fn rules_hold_in_all_shards_or_in_none() {
     for threads in [1, 2] {
         let mut fixture = StoreFixture::start(threads);
-        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        fixture.contents.track(Some(HoldingsConfig::default()), TEST_TIMEOUT).unwrap();
         let refuse = rules(5, range(0, 149), Retention::Refuse);
-        fixture.contents.set_rules(refuse.clone(), PATIENCE).unwrap();
+        fixture.contents.set_rules(refuse.clone(), TEST_TIMEOUT).unwrap();
         fixture.fetch(0..300);
         assert_eq!(fixture.held(), [range(150, 299)]);
 
         // Rules of an older plan, or for more than the store's capacity, change nothing.
         let old = rules(4, range(0, 149), Retention::Admit);
         let outdated = RulesError::Outdated { offered: 4, present: 5 };
-        assert_eq!(fixture.contents.set_rules(old, PATIENCE), Err(outdated.into()));
+        assert_eq!(fixture.contents.set_rules(old, TEST_TIMEOUT), Err(outdated.into()));
         let keep = rules(6, range(0, 9), Retention::Keep { bytes_max: 16 << 20 });
-        let refused = fixture.contents.set_rules(keep, PATIENCE);
+        let refused = fixture.contents.set_rules(keep, TEST_TIMEOUT);
         assert!(
             matches!(refused, Err(ContentsError::Refused(RulesError::KeepTooMuch { .. }))),
             "{refused:?}"
         );
-        fixture.contents.set_rules(refuse, PATIENCE).unwrap();
+        fixture.contents.set_rules(refuse, TEST_TIMEOUT).unwrap();
         fixture.fetch(0..10);
         assert_eq!(fixture.held(), [range(150, 299)]);
 
         let keep = rules(7, range(0, 299), Retention::Keep { bytes_max: 8 << 20 });
-        fixture.contents.set_rules(keep, PATIENCE).unwrap();
+        fixture.contents.set_rules(keep, TEST_TIMEOUT).unwrap();
         fixture.fetch(0..150);
         let kept = fixture.router.snapshot().router.store.kept_bytes;
         assert!(kept > 300 * 100, "{kept}");
@@ -179,11 +182,11 @@ fn misses_are_queued_and_excess_counted() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(64..65);
     assert_eq!(fixture.contents.next_miss(Duration::ZERO), None, "no request has come");
-    fixture.contents.watch_misses(MissReports::Local, PATIENCE).unwrap();
+    fixture.contents.watch_misses(MissReports::Local, TEST_TIMEOUT).unwrap();
     // Commands and packets arrive in different queues. The reply to a request comes after both.
-    let _ = fixture.contents.list_one(&name("/a"), PATIENCE);
+    let _ = fixture.contents.list_one(&name("/a"), TEST_TIMEOUT);
     fixture.fetch(120..140);
-    let missed = fixture.contents.next_miss(PATIENCE).unwrap();
+    let missed = fixture.contents.next_miss(TEST_TIMEOUT).unwrap();
     assert_eq!(missed.object, name("/a/v=1"));
     assert_eq!(fixture.contents.next_miss(Duration::ZERO), None);
     for at in 0..1100 {
@@ -199,7 +202,7 @@ fn in_process_apps_need_no_listener() {
     let router = TestRouter::start_with(|config| config.listeners.clear());
     let peer = || {
         let stream = router.handle().local_port().connect().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Peer::new(stream)
     };
     let (mut producer, mut consumer) = (peer(), peer());

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use weir_forward::DropReason;
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{
     Peer, ReceivedPacket, TestRouter, content_of, data, interest, name, name_of,
 };
@@ -148,7 +148,7 @@ fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> Te
 fn sends_only_tokens_ndnd_accepts() {
     for (threads, scheme) in [1, 2, 5].into_iter().flat_map(|n| [(n, "udp4"), (n, "tcp4")]) {
         let udp = UdpSocket::bind("127.0.0.2:0").unwrap();
-        udp.set_read_timeout(Some(PATIENCE)).unwrap();
+        udp.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let address: SocketAddr = udp.local_addr().unwrap();
         let tcp = TcpListener::bind(address).unwrap();
         let ending = udp.try_clone().unwrap();

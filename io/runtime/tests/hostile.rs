@@ -7,7 +7,7 @@ use weir_io_fixture::wait_until;
 
 use socket2::{Domain, Type};
 use weir_face::steered_to;
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{Peer, TestRouter, data, interest, name, run_in_network_namespace};
 use weir_link::LinkDrop;
 use weir_runtime::Listener;
@@ -319,7 +319,7 @@ fn excess_faces_are_refused_and_counted() {
 fn is_answered_in_the_end(router: &TestRouter, address: [u8; 4]) {
     let peer = router.udp_from(address);
     peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         peer.send(&interest("/a"));
         if peer.socket.recv(&mut [0; 1500]).is_ok() {
@@ -398,7 +398,7 @@ fn threads_evict_for_each_other() {
     }
     let peer = of_thread(2, 9);
     peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while {
         peer.send(&interest("/a"));
         peer.socket.recv(&mut [0; 1500]).is_err()
@@ -452,7 +452,7 @@ fn stalled_scrapers_block_no_other() {
         .collect();
     for _ in 0..20 {
         let mut other = TcpStream::connect(address).unwrap();
-        other.set_read_timeout(Some(PATIENCE)).unwrap();
+        other.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         other.write_all(request).unwrap();
         let mut text = String::new();
         other.read_to_string(&mut text).unwrap();
@@ -485,7 +485,7 @@ fn tcp_peers_among_hosts() {
         let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([10, 1, host, 1], 0)).into()).unwrap();
         socket.connect(&router.address("tcp4").into()).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         Peer::new(TcpStream::from(socket))
     };
     let is_answered = |peer: &mut Peer<TcpStream>| {

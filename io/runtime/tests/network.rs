@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{
     Peer, ReceivedPacket, TestRouter, content_of, data, interest, name, name_of, response_of,
     run_in_network_namespace,
@@ -55,7 +55,7 @@ fn udp_answers_from_requested_address() {
         let mut producer = router.unix();
         producer.register("/p");
         let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         for round in 0..2 {
             for last in [2, 3, 4] {
                 let asked = (Ipv4Addr::new(127, 0, 0, last), port);
@@ -104,7 +104,7 @@ fn udp_faces_among_networks() {
     let mut local = router.unix();
     for (network, source) in [(2, "10.2.0.1:6363"), (1, "10.1.0.1:6363")] {
         let peer = UdpSocket::bind((Ipv4Addr::new(10, network, 0, 9), 0)).unwrap();
-        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        peer.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         let uri = format!("udp4://{}", peer.local_addr().unwrap());
         let made = local
             .command(Command::FacesCreate, &create_face(&uri, FacePersistency::Persistent))
@@ -218,7 +218,7 @@ fn udp_faces_follow_hosts() {
         };
         let mut consumer = router.unix();
         let mut exchange = |socket: &UdpSocket, uri: &str| {
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
             consumer.send(&interest(uri));
             let mut octets = [0; 9000];
             loop {
@@ -417,7 +417,7 @@ fn lost_frames_are_sent_again() {
     let mut producer = far.unix();
     producer.register("/far");
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
-    deaf.set_read_timeout(Some(PATIENCE)).unwrap();
+    deaf.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let neighbours = [(far.address("udp4"), "/far"), (deaf.local_addr().unwrap(), "/deaf")];
     let near = TestRouter::start_with(|config| {
         let faces = neighbours.iter().map(|(address, prefix)| StaticFace {

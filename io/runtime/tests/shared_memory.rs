@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::hostile_peer::{FromApplication, FromRouter, HostilePeer, SHARED_BYTES};
 use weir_io_fixture::router::{TestRouter, content_of, data, interest};
 use weir_link::LinkDrop;
@@ -14,12 +14,12 @@ use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 /// An application that uses shared memory.
 fn shared(router: &TestRouter) -> HostilePeer {
     let stream = UnixStream::connect(&router.path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut attacker = HostilePeer::new(stream);
     attacker.offer();
     // The router switches when it has something to send.
     attacker.send(&interest("/unrouted/some/name"));
-    attacker.wait_for_octets(nack_len(), PATIENCE);
+    attacker.wait_for_octets(nack_len(), TEST_TIMEOUT);
     attacker.switch();
     router.wait_until("both have gone over", |snapshot| shared_faces(snapshot) == 1);
     attacker
@@ -52,7 +52,7 @@ fn ring_carries_interests_and_data() {
     producer.receive().interest();
     producer.send(&data("/movies/one", b"first"));
     let len = data("/movies/one", b"first").len() as u32;
-    let packet = consumer.wait_for_octets(len, PATIENCE);
+    let packet = consumer.wait_for_octets(len, TEST_TIMEOUT);
     assert_eq!(content_of(&packet), b"first");
     drop(consumer);
     router.wait_until("the face is closed", |snapshot| snapshot.faces.len() == 1);

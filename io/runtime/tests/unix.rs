@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
-use weir_io_fixture::PATIENCE;
+use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{
     ReceivedPacket, TestRouter, command_interest, config, content_of, data, interest, name,
     name_of, response_of,
@@ -238,7 +238,7 @@ fn a_killed_routers_socket_is_taken_over() {
     assert!(path.exists());
     let handle = Runtime::start(config(path.clone())).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     weir_io_fixture::router::Peer::new(socket).register("/a");
     handle.stop().unwrap();
     assert!(!path.exists());

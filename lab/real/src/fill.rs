@@ -19,7 +19,7 @@ use super::{RealError, check, metrics};
 /// Data sent between two checks of the store.
 const CHUNK: usize = 256;
 /// How long a router may take to store a chunk.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Sends the plan's initial content to the store of `router`, as far as it fits. Returns the number
 /// of packets stored; `None` if not all fit.
@@ -105,7 +105,7 @@ impl<'a> Filler<'a> {
                 wanted += 1;
                 put += 1;
             }
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + WAIT_MAX;
             while seen.arrived < wanted {
                 if Instant::now() > deadline {
                     return Err(self.failed(format!(
@@ -146,7 +146,7 @@ pub(super) fn await_disks(plan: &Plan, router: &Router) -> Result<(), RealError>
 
 /// Waits until a router has recovered its disks. It writes nothing before that.
 fn await_recovery(router: &Router) -> Result<(), String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     let is_recovering = || metrics::fetch_gauge(router.at.metrics, "weir_disk_recovering");
     while is_recovering().map_err(|error| error.to_string())? > 0 {
         if Instant::now() > deadline {

@@ -9,7 +9,7 @@ use weir_base::{CounterKind, Counters};
 use weir_plan::event::{Queue, RouterSample};
 
 /// How long a router may take to reply.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Data that a store has inserted and evicted since its router started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,8 +76,8 @@ fn value_of(text: &str, name: &str) -> u64 {
 }
 
 fn fetch_text(address: SocketAddr) -> io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&address, WAIT_MAX)?;
+    stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_nodelay(true)?;
     // With HTTP/1.0, the reply is not chunked.
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;

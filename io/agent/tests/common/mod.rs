@@ -21,7 +21,7 @@ use weir_runtime::{Handle, Listener, Runtime, RuntimeConfig, StaticFace};
 use weir_store::StoreConfig;
 use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
 
-pub(crate) use weir_io_fixture::PATIENCE;
+pub(crate) use weir_io_fixture::TEST_TIMEOUT;
 pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -174,7 +174,7 @@ impl TestController {
 
     /// Waits until the controller's state satisfies `is_so`.
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Controller) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !is_so(&self.state().controller) {
             assert!(Instant::now() < until, "{what}: {}", self.describe());
             std::thread::sleep(Duration::from_millis(20));
@@ -517,7 +517,7 @@ pub(crate) fn read_by(client: &mut Client, object: &Name, segments: u64) {
     let path = client.paths().next().unwrap();
     let mut wanted: VecDeque<u64> = (0..segments).collect();
     let mut in_flight: BTreeMap<u64, Instant> = BTreeMap::new();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     let mut packets = Vec::new();
     while !wanted.is_empty() || !in_flight.is_empty() {
         assert!(Instant::now() < until, "{} segments are missing", wanted.len() + in_flight.len());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_controller::Role;
 
-use crate::fixture::{Client, PATIENCE, TestServer};
+use crate::fixture::{Client, TEST_TIMEOUT, TestServer};
 
 const CONNECTIONS_MAX: usize = 64;
 
@@ -73,7 +73,7 @@ fn authenticated_connections_stay_open() {
     let mut known = connect();
     assert!(ask(&mut known).starts_with("HTTP/1.1 200"));
     let mut crowd: Vec<TcpStream> = (0..2 * CONNECTIONS_MAX).map(|_| connect()).collect();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     while crowd.iter_mut().filter_map(|stream| is_closed(stream).then_some(())).count()
         < CONNECTIONS_MAX
     {

@@ -14,7 +14,7 @@ use crate::fixture::{
 };
 
 /// A timeout for a browser that hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 /// Virtual time for the page, enough for three requests. The clock stands still while it waits for
 /// answers.
 const PAGE_MS: u32 = 5000;
@@ -74,7 +74,7 @@ impl Browser {
             error_output.read_to_end(&mut octets).unwrap();
             String::from_utf8_lossy(&octets).into_owned()
         });
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         let status = loop {
             match browser.try_wait().unwrap() {
                 Some(status) => break Some(status),

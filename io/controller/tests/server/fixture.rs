@@ -14,7 +14,7 @@ use weir_wire::Name;
 use crate::backend;
 
 /// A timeout for tests that hang.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestServer {
     folder: TempDir,
@@ -163,7 +163,7 @@ impl Client {
     pub(crate) fn new(url: &str, token: &str) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(PATIENCE))
+            .timeout_global(Some(TEST_TIMEOUT))
             .build();
         Self { url: url.to_owned(), token: token.to_owned(), agent: config.new_agent() }
     }
@@ -263,7 +263,7 @@ pub(crate) fn file(name: &str, segments: u64) -> Value {
 
 /// Repeats a check until it succeeds.
 pub(crate) fn eventually(mut ask: impl FnMut() -> bool, what: &str) {
-    let end = std::time::Instant::now() + PATIENCE;
+    let end = std::time::Instant::now() + TEST_TIMEOUT;
     while !ask() {
         assert!(std::time::Instant::now() < end, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));

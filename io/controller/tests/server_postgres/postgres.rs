@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A timeout for servers that hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// A part of the socket's name; the socket is in a folder of its own.
 const PORT: &str = "5432";
 /// The superuser of the database.
@@ -164,7 +164,7 @@ impl Postgres {
             .unwrap();
         let stdin = child.stdin.take().unwrap();
         self.keeper = Some((child, stdin));
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         while self.try_sql("postgres", "SELECT 1").is_err() {
             let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
             assert!(Instant::now() < end, "PostgreSQL does not start: {}", log());

@@ -12,7 +12,7 @@ use super::*;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// Far longer than these tests take, so only a hang reaches it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// An emulator on its own thread, with a socket at each side.
 struct EmulatorFixture {
@@ -70,7 +70,7 @@ impl EmulatorFixture {
 
 fn receive(port: &mut UdpPort, pool: &mut Pool, count: usize) -> Vec<Datagram> {
     let mut datagrams = Vec::new();
-    let end = Clock::now() + PATIENCE;
+    let end = Clock::now() + WAIT_MAX;
     while datagrams.len() < count {
         assert!(Clock::now() < end, "{} of {count} came", datagrams.len());
         let before = datagrams.len();
@@ -204,7 +204,7 @@ fn learns_peer_and_drops_foreign_frames() {
         let thread = scope.spawn(|| emulator.run_controlled(&control));
         let [near, far, stranger] = std::array::from_fn(|_| {
             let socket = UdpSocket::bind(ANY).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
             socket
         });
         let expect = |socket: &UdpSocket, text: &[u8], from: SocketAddr| {

@@ -22,7 +22,7 @@ const CONTENT_BYTES: u64 = 100;
 const SETTLE: Duration = Duration::from_millis(300);
 /// More than the number of sockets.
 const REQUESTS_MAX: u32 = 1 << 20;
-const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
+const WAIT_MAX: Time = Time { ns: 600 * NS_PER_S };
 
 pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     let count = spec.trial.count;
@@ -101,7 +101,7 @@ fn producer(session: &Session, number: u32) -> Result<Producer, RoleError> {
     let mut prefix = super::trial_prefix();
     prefix.append_str(&number.to_string());
     let options = ProducerOptions {
-        request_wait: PATIENCE,
+        request_wait: WAIT_MAX,
         requests_max: REQUESTS_MAX,
         ..ProducerOptions::default()
     };
@@ -111,7 +111,7 @@ fn producer(session: &Session, number: u32) -> Result<Producer, RoleError> {
 fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, RoleError> {
     let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
     let mut consumer = Consumer::bind(session, prefix.clone(), anybody);
-    consumer.set_options(ConsumerOptions { lifetime: PATIENCE, ..ConsumerOptions::default() })?;
+    consumer.set_options(ConsumerOptions { lifetime: WAIT_MAX, ..ConsumerOptions::default() })?;
     Ok(consumer)
 }
 

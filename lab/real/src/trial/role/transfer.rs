@@ -17,7 +17,7 @@ use super::super::keys::Key;
 use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
 
 /// Publishing a whole object with slow signatures may take this long.
-const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
+const WAIT_MAX: Time = Time { ns: 600 * NS_PER_S };
 
 pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
@@ -32,7 +32,7 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
             SignatureScope::Packets => SigningMode::Segments,
             SignatureScope::Manifest => SigningMode::Manifest,
         }),
-        request_wait: PATIENCE,
+        request_wait: WAIT_MAX,
         ..ProducerOptions::default()
     };
     let session = spec.session()?;
@@ -73,7 +73,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
     consumer.set_options(ConsumerOptions {
         verify: trial.verify && spec.is_signed(),
         manifest: trial.signs == SignatureScope::Manifest,
-        lifetime: PATIENCE,
+        lifetime: WAIT_MAX,
         ..ConsumerOptions::default()
     })?;
     super::print_ready()?;
