@@ -73,7 +73,7 @@ fn gives_up_on_an_unreachable_router() {
     for mut reader in [begun, consumer.fetch(&name("/p/b")).unwrap()] {
         let error = error_of(reader.read_to_end(&mut Vec::new()));
         assert!(matches!(error, SocketError::NoRouter(_)), "{error}");
-        assert_eq!(error.to_string().matches("is lost").count(), 1, "{error}");
+        assert_eq!(error.to_string().matches("was lost").count(), 1, "{error}");
     }
 }
 
