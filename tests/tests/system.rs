@@ -350,7 +350,7 @@ fn ping_reports_whether_a_router_runs() {
         .iter()
         .find(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("udp4://")));
     assert!(udp.expect("ping's face")["heardMsAgo"].as_u64().expect("heard") < 60_000);
-    assert!(router.weir(&["face", "list"]).success().output.contains("HEARD"));
+    assert!(router.weir(&["face", "list"]).success().output.contains("LAST PACKET"));
 
     let other = UdpSocket::bind("127.0.0.1:0").expect("socket");
     let uri = format!("udp://{}", other.local_addr().expect("bound"));
