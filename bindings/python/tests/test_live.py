@@ -155,7 +155,8 @@ def test_a_server_gets_what_a_client_offers_and_answers():
             bad = await consumer.express("/t/server/upload", b"rubbish")
             assert b"no offer" in bytes(bad)
             own = await server.offer("/t/server/own", b"x")
-            assert b"which this producer serves" in bytes(await consumer.send("/t/server/upload", own))
+            answer = await consumer.send("/t/server/upload", own)
+            assert b"which this producer serves" in bytes(answer)
             with pytest.raises(weir.InvalidName):
                 await consumer.send("/t/elsewhere", offer)
         await asyncio.wait_for(serving, 10)
