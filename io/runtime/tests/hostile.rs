@@ -473,7 +473,7 @@ fn tcp_peers_evict_only_own_host() {
 }
 
 #[test]
-#[ignore = "tcp_peers_take_room_from_their_own_host_alone runs it in a network namespace"]
+#[ignore = "tcp_peers_evict_only_own_host runs it in a network namespace"]
 fn tcp_peers_among_hosts() {
     let router = TestRouter::start_with(|config| {
         config.faces.per_host_max = 8;

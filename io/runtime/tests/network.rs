@@ -92,7 +92,7 @@ fn udp_faces_send_from_route_address() {
 }
 
 #[test]
-#[ignore = "udp_faces_leave_from_the_address_of_the_route runs it in a network namespace"]
+#[ignore = "udp_faces_send_from_route_address runs it in a network namespace"]
 fn udp_faces_among_networks() {
     let router = TestRouter::start_with(|config| {
         config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));

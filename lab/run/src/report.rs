@@ -37,8 +37,8 @@ pub(crate) struct ScenarioReport<'a> {
 
 impl ScenarioReport<'_> {
     /// Writes `metrics.csv`, `summary.csv` and the figures, and returns the section. Links are
-    /// relative to `beside`, the folder of the report.
-    pub(crate) fn write(&self, beside: &Path) -> Result<Section, ReportError> {
+    /// relative to `base`, the folder of the report.
+    pub(crate) fn write(&self, base: &Path) -> Result<Section, ReportError> {
         let path = &self.folder.path;
         std::fs::create_dir_all(path).map_err(crate::record::file_error(path))?;
         write_text(&path.join("metrics.csv"), &self.metrics_csv())?;
@@ -49,7 +49,7 @@ impl ScenarioReport<'_> {
             ..Section::default()
         };
         let drawer = Drawer::new(self.experiment, self.results);
-        let relative = path.strip_prefix(beside).unwrap_or(path);
+        let relative = path.strip_prefix(base).unwrap_or(path);
         for plot in &self.experiment.plots {
             let figure = drawer.figure(plot);
             let written = figure.write(&path.join("figures"), &plot.id)?;

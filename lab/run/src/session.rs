@@ -469,8 +469,8 @@ impl PaperSession {
     /// The session of the arm that a claim is compared with, if any.
     fn compared_session(&self, claim: &Claim) -> Option<usize> {
         let ClaimSource::Scenario { name, .. } = &claim.source else { return None };
-        let beside = claim.compared_arm?;
-        self.sessions.iter().position(|session| session.is(name, beside))
+        let compared = claim.compared_arm?;
+        self.sessions.iter().position(|session| session.is(name, compared))
     }
 
     /// Records the verdicts in the paper's folder and its README, and at full size the numbers of
@@ -535,8 +535,8 @@ impl PaperSession {
         }
         let evaluate = |claim: &Claim| match self.session_of(claim) {
             Some(at) => {
-                let beside = self.compared_session(claim).map(|beside| &results[beside]);
-                claim.evaluate(Some(&self.sessions[at].experiment), &results[at], beside)
+                let compared = self.compared_session(claim).map(|compared| &results[compared]);
+                claim.evaluate(Some(&self.sessions[at].experiment), &results[at], compared)
             }
             None => claim.evaluate(None, &Results::default(), None),
         };

@@ -96,11 +96,11 @@ impl Record {
             name.extend(identity.iter().map(|identity| format!("-{word}-{identity}")));
         }
         let path = folder.join(format!("{name}.json"));
-        let beside = path.with_extension("part");
+        let partial = path.with_extension("part");
         let context = || format!("cannot write {}", path.display());
         let text = serde_json::to_string_pretty(self)? + "\n";
-        std::fs::write(&beside, text).with_context(context)?;
-        std::fs::rename(&beside, &path).with_context(context)?;
+        std::fs::write(&partial, text).with_context(context)?;
+        std::fs::rename(&partial, &path).with_context(context)?;
         Ok(path)
     }
 }

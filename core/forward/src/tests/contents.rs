@@ -71,9 +71,9 @@ fn reports_holdings_and_changes() {
     assert_eq!((second.generation, second.sequence), (1, 2));
     assert_eq!(second.changes[0].added, [range(500, 509)]);
     fixture.command(Command::Store(StoreCommand::RestartChanges));
-    let anew = told(&mut fixture);
-    assert_eq!((anew.generation, anew.sequence), (2, 1));
-    assert_eq!(anew.changes[0].added, [range(0, 399), range(500, 509)]);
+    let again = told(&mut fixture);
+    assert_eq!((again.generation, again.sequence), (2, 1));
+    assert_eq!(again.changes[0].added, [range(0, 399), range(500, 509)]);
 }
 
 #[test]

@@ -217,14 +217,14 @@ mod tests {
         };
         out.write_all(b"00001111").unwrap();
         assert_eq!(out.write_all(b"2222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        let mut beside = output.sharing_limit();
-        let Opened::Stream(mut other) = beside.open(&metadata).unwrap() else {
+        let mut sharing = output.sharing_limit();
+        let Opened::Stream(mut other) = sharing.open(&metadata).unwrap() else {
             panic!("it is a stream")
         };
         assert_eq!(other.write_all(b"222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(output.take(), b"00001111");
         drop((out, output));
         other.write_all(b"0000222222").unwrap();
-        assert_eq!(beside.take(), b"0000222222");
+        assert_eq!(sharing.take(), b"0000222222");
     }
 }

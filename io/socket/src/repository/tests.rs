@@ -338,8 +338,8 @@ fn damaged_object_is_signed_again() {
     stored.mark_damaged().unwrap();
     let mut repository = fixture.open();
     assert_eq!(repository.load_report().damaged, 1);
-    let anew = fixture.add(&mut repository, &path, 2);
-    assert_eq!(intact_packets(&anew).len(), 8);
+    let republished = fixture.add(&mut repository, &path, 2);
+    assert_eq!(intact_packets(&republished).len(), 8);
     assert_eq!(fixture.files().len(), 1, "the damaged one stays");
     assert_eq!(fixture.open_again(repository).load_report(), &LoadReport::default());
 }

@@ -226,10 +226,10 @@ impl<'a> Picture<'a> {
             let (from, to) = (self.points[a], self.points[b]);
             let index = before.entry((a, b)).or_insert(0usize);
             let count = all.get(&(a, b)).copied().unwrap_or(1);
-            let beside = (*index as f64 - (count - 1) as f64 / 2.0) * self.radius.max(3.0) * 3.0;
+            let shift = (*index as f64 - (count - 1) as f64 / 2.0) * self.radius.max(3.0) * 3.0;
             *index += 1;
             let around = if look_for_nodes { self.way_around(a, b) } else { 0.0 };
-            Curve::new(from, to, beside + around)
+            Curve::new(from, to, shift + around)
         };
         self.topology.links().iter().map(place).collect()
     }

@@ -183,8 +183,8 @@ impl Model {
         assert_eq!(self.index.len(), self.addresses.len());
         for (&key, &address) in &self.addresses {
             assert_eq!(self.index.find(key), Some(address));
-            let beside = Key { segment: key.segment ^ 1, ..key };
-            assert_eq!(self.index.find(beside), self.addresses.get(&beside).copied());
+            let neighbour = Key { segment: key.segment ^ 1, ..key };
+            assert_eq!(self.index.find(neighbour), self.addresses.get(&neighbour).copied());
         }
         assert!(
             all_below(&self.index, None).into_iter().collect::<BTreeMap<_, _>>() == self.addresses
