@@ -17,6 +17,7 @@
 //! | 0xF524 | `ContentDigest` | 32 bytes, the [`ContentDigest`] of the object |
 //! | 0xF528 | `NextSegment` | NNI; the object grows: number of the segment that is made next |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
+//! | 0xF52A | `HttpHead` | the head of the HTTP response whose body the object is; the gateway defines it |
 
 use alloc::vec::Vec;
 
@@ -39,6 +40,7 @@ const SIGNER_CERTIFICATE: u32 = 0xF522;
 const CONTENT_DIGEST: u32 = 0xF524;
 const MANIFEST_LEVELS: u32 = 0xF526;
 const NEXT_SEGMENT: u32 = 0xF528;
+const HTTP_HEAD: u32 = 0xF52A;
 
 const MODE_TYPE_MASK: u64 = 0o170_000;
 const MODE_DIRECTORY: u64 = 0o040_000;
@@ -66,6 +68,9 @@ pub struct Metadata {
     /// The signer's certificate, a complete Data TLV according to the producer. It is not checked
     /// here.
     pub certificate: Option<Vec<u8>>,
+    /// The head of the HTTP response whose body the object is, as the gateway encodes it. It is not
+    /// decoded here.
+    pub http_head: Option<Vec<u8>>,
 }
 
 /// SHA-256 over the SHA-256 digests of the Contents of all segments, in order. It identifies an
@@ -119,6 +124,7 @@ impl Metadata {
             manifest: None,
             content_digest: None,
             certificate: None,
+            http_head: None,
         }
     }
 
@@ -165,6 +171,9 @@ impl Metadata {
         if let Some(certificate) = &self.certificate {
             writer.tlv(SIGNER_CERTIFICATE, certificate);
         }
+        if let Some(head) = &self.http_head {
+            writer.tlv(HTTP_HEAD, head);
+        }
         writer.into_vec()
     }
 
@@ -194,6 +203,7 @@ impl Metadata {
                 MTIME => metadata.mtime_ns = tlv::nni(element.value),
                 CONTENT_DIGEST => metadata.content_digest = element.value.try_into().ok(),
                 SIGNER_CERTIFICATE => metadata.certificate = Some(element.value.to_vec()),
+                HTTP_HEAD => metadata.http_head = Some(element.value.to_vec()),
                 DIGESTS_PER_MANIFEST_PART => {
                     digests_per_part = tlv::nni(element.value).unwrap_or(0)
                 }
@@ -223,6 +233,7 @@ mod tests {
             manifest: ManifestShape::new(248, 2),
             content_digest: Some([9; 32]),
             certificate: Some(vec![6, 0]),
+            http_head: Some(vec![1, 2, 3]),
             ..Metadata::new("/a/b/54=%05".parse().unwrap())
         }
     }

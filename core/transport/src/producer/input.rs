@@ -20,6 +20,9 @@ pub enum ProducerInput {
     /// [`buffer_bytes`](super::ProducerConfig::buffer_bytes) permits, and then on disk, if there is
     /// one.
     Put(Packet),
+    /// Answers the waiting Interests that this Data satisfies, without storing it. Later Interests
+    /// are requested from the application again. For Data that is true only at this moment.
+    Answer(Packet),
     /// What this Interest requests will not exist: refuses waiting Interests with the same name and
     /// selectors.
     Refuse(Packet),

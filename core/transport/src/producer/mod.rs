@@ -146,6 +146,7 @@ impl<S: Source> Producer<S> {
                     self.on_packet(now, path, &header, packet, out);
                 }
                 ProducerInput::Put(packet) => self.put(now, packet, out),
+                ProducerInput::Answer(packet) => self.answer_waiting(&packet, out),
                 ProducerInput::Refuse(interest) => self.refuse_waiting(&interest, out),
                 ProducerInput::RefuseAll => self.refuse_all(out),
                 ProducerInput::Published(prefix) => self.answer_published(&prefix, out),
@@ -362,8 +363,20 @@ impl<S: Source> Producer<S> {
             return;
         };
         self.buffer.insert(now, &data);
+        self.answer_with(&data, &packet, out);
+    }
+
+    fn answer_waiting(&mut self, packet: &Packet, out: &mut ProducerOutbox) {
+        let Ok(data) = DataView::decode(packet) else {
+            self.stats.malformed += 1;
+            return;
+        };
+        self.answer_with(&data, packet, out);
+    }
+
+    fn answer_with(&mut self, data: &DataView<'_>, packet: &Packet, out: &mut ProducerOutbox) {
         let stats = &mut self.stats;
-        self.waiting.take_answered(&data, |pending| send(stats, &pending, packet.clone(), out));
+        self.waiting.take_answered(data, |pending| send(stats, &pending, packet.clone(), out));
     }
 
     fn refuse_waiting(&mut self, interest: &[u8], out: &mut ProducerOutbox) {

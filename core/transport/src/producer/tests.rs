@@ -343,6 +343,20 @@ fn counts_malformed_packets() {
     assert_eq!(fixture.sent(), []);
 }
 
+/// An answer reaches those that wait and is not stored: the next Interest is requested again.
+#[test]
+fn answer_is_not_stored() {
+    let config = ProducerConfig { buffer_bytes: 4000, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
+    let mut fixture = Fixture::new(config);
+    for round in 0..2 {
+        fixture.send_interest(interest("/a"));
+        assert_eq!(fixture.out.events.drain(..).count(), 1, "round {round}");
+        fixture.input(ProducerInput::Answer(data("/a", b"x")));
+        assert_eq!(fixture.sent().len(), 1, "round {round}");
+    }
+    assert_eq!(fixture.producer.buffer_bytes(), 0);
+}
+
 /// Requests, puts, publishes, reads and waits at random. Each Interest gets at most one answer, and
 /// no Data after its deadline. All limits hold, and nothing remains at the end.
 #[test]

@@ -7,7 +7,9 @@ mod serve;
 pub(crate) mod sign;
 mod sign_job;
 pub(crate) mod sign_pool;
+mod slices;
 
 pub use error::PublishError;
 pub use serve::{ObjectStore, ServeProblem, Update, Updates, serve};
 pub use sign::{Label, PublishOptions, SigningMode, publish_file, publish_listing, publish_octets};
+pub use slices::SlicedObject;

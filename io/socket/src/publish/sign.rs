@@ -23,7 +23,7 @@ use crate::object::location::open_to_read;
 use crate::object::published::{Content, Fingerprint, Published};
 
 /// Objects with fewer segments have no manifest: it would cost as much as it saves.
-const MANIFEST_SEGMENTS_MIN: u64 = 3;
+pub(super) const MANIFEST_SEGMENTS_MIN: u64 = 3;
 
 /// How objects are made.
 #[derive(Clone, Debug)]
@@ -405,7 +405,7 @@ fn sign_parts(
 }
 
 /// Signs a packet that is no segment. A larger packet could never be fetched.
-fn sign_single_packet(
+pub(super) fn sign_single_packet(
     what: &'static str,
     data: &Data,
     signer: &dyn Signer,

@@ -413,14 +413,43 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet; it is not Data.
     pub fn publish_packet(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
-        let packet = data.into();
+        let packet = self.check_data(data.into())?;
+        self.outbound.publish(vec![packet], None)
+    }
+
+    /// As [`Producer::publish_packet`], for many packets and without waiting. The result is
+    /// delivered when they are in the output buffer.
+    ///
+    /// # Errors
+    /// As [`Producer::publish_packet`].
+    pub fn publish_packets_async(&self, data: Vec<Packet>) -> Result<Pending<()>, SocketError> {
+        let packets = data.into_iter().map(|packet| self.check_data(packet));
+        let packets = packets.collect::<Result<Vec<_>, _>>()?;
+        self.outbound.send_pending(|confirmation| {
+            let (metadata, confirmation) = (None, confirmation.into());
+            ProducerCommand::Published { packets, metadata, confirmation }
+        })
+    }
+
+    /// Answers the waiting Interests that this Data satisfies, and does not store it. The next
+    /// Interest for it is received again. For Data that is right only at this moment.
+    ///
+    /// # Errors
+    /// As [`Producer::publish_packet`].
+    pub fn answer_waiting(&self, data: impl Into<Packet>) -> Result<(), SocketError> {
+        let packet = self.check_data(data.into())?;
+        self.outbound.send(ProducerCommand::Answered { packet })
+    }
+
+    /// Rejects packets that are no Data below the prefix.
+    fn check_data(&self, packet: Packet) -> Result<Packet, SocketError> {
         let name = DataView::decode(&packet)
             .map_err(|error| SocketError::Invalid(format!("no Data: {error}")))?
             .name
             .to_name();
         check_below(self.binding.prefix(), &name)?;
         check_packet(&packet)?;
-        self.outbound.publish(vec![packet], None)
+        Ok(packet)
     }
 
     /// States that the requested data will not be published: requesters get a Nack at once.

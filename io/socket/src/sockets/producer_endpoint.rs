@@ -32,6 +32,8 @@ pub(crate) enum ProducerCommand {
     Latest { object: Name, metadata: Completer<Option<Packet>> },
     /// Return the counters.
     Stats { stats: Completer<ProducerStats> },
+    /// Answer waiting Interests with this Data, without storing it.
+    Answered { packet: Packet },
     /// Refuse what this Interest requests.
     Refused { interest: Packet },
 }
@@ -149,6 +151,7 @@ impl ProducerEndpoint {
                 metadata.complete(Ok(self.producer.source_mut().latest(&object)));
             }
             ProducerCommand::Stats { stats } => stats.complete(Ok(self.producer.stats())),
+            ProducerCommand::Answered { packet } => self.inputs.push(ProducerInput::Answer(packet)),
             ProducerCommand::Refused { interest } => {
                 self.inputs.push(ProducerInput::Refuse(interest))
             }

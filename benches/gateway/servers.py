@@ -1,0 +1,403 @@
+"""Servers of the measures: nginx, Varnish, Apache Traffic Server and `weir gateway`.
+
+Each server is a child process with a configuration and files of its own in a fresh folder, and
+listens on loopback. `CACHES` names the functions that start a cache in front of origins.
+"""
+
+import ctypes
+import http.client
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+PACKAGES = {
+    "nginx": "nginx-light",
+    "varnishd": "varnish",
+    "traffic_server": "trafficserver",
+    "wrk": "wrk",
+    "curl": "curl",
+    "node": "nodejs",
+    "npm": "npm",
+    "go": "golang",
+}
+READY_S = 30
+STOP_S = 10
+POLL_S = 0.05
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+MEGABYTE = 1 << 20
+# Idle connections stay open this long, so that no server closes them during a measurement.
+IDLE_S = 600
+CONNECTIONS_MAX = 16384
+
+
+class Missing(Exception):
+    """A program is not installed; the text names its package."""
+
+
+def need(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise Missing(f"{program} is not installed; install {PACKAGES[program]}")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def end_with_parent():
+    """Runs in a child process: the kernel kills it when this process ends for any reason."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def write(folder, name, text):
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def process_tree(root):
+    """Returns the process `root` and its descendants."""
+    children = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as stat:
+                    parent = int(stat.read().rpartition(")")[2].split()[1])
+            except (OSError, ProcessLookupError):
+                continue
+            children.setdefault(parent, []).append(int(entry))
+    found, pending = [], [root]
+    while pending:
+        process = pending.pop()
+        found.append(process)
+        pending.extend(children.get(process, []))
+    return found
+
+
+class Server:
+    """Processes that serve one port. Used as a context manager."""
+
+    def __init__(self, name, folder, port):
+        self.name = name
+        self.folder = folder
+        self.port = port
+        self.processes = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def start(self, *command, environment=None):
+        log = os.path.join(self.folder, f"{len(self.processes)}.log")
+        with open(log, "w") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                preexec_fn=end_with_parent,
+            )
+        self.processes.append(process)
+        return self
+
+    def wait_until(self, is_ready):
+        """Waits until `is_ready`, and fails with the log of the newest process if it ends."""
+        end = time.monotonic() + READY_S
+        while not is_ready():
+            if self.processes[-1].poll() is not None or time.monotonic() > end:
+                log = os.path.join(self.folder, f"{len(self.processes) - 1}.log")
+                with open(log, errors="replace") as output:
+                    raise RuntimeError(f"{self.name} does not start: {output.read().strip()}")
+            time.sleep(POLL_S)
+        return self
+
+    def wait_for_port(self):
+        def connects():
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except OSError:
+                return False
+            return True
+
+        return self.wait_until(connects)
+
+    def wait_for_page(self, path="/"):
+        """Waits until the server gets a response of its origin."""
+
+        def responds():
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+                connection.request("GET", path)
+                return connection.getresponse().status < 500
+            except (OSError, http.client.HTTPException):
+                return False
+
+        return self.wait_until(responds)
+
+    def tree(self):
+        return [pid for process in self.processes for pid in process_tree(process.pid)]
+
+    def processor_s(self):
+        """User and system time of all processes of the server."""
+        ticks = 0
+        for process in self.tree():
+            try:
+                with open(f"/proc/{process}/stat") as stat:
+                    fields = stat.read().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+            except (OSError, ProcessLookupError):
+                continue
+        return ticks / TICKS_PER_S
+
+    def memory_bytes(self):
+        """Memory of all processes. Pages that several share count once (PSS)."""
+        kilobytes = 0
+        for process in self.tree():
+            try:
+                with open(f"/proc/{process}/smaps_rollup") as rollup:
+                    kilobytes += int(re.search(r"^Pss: +(\d+)", rollup.read(), re.M)[1])
+            except (OSError, ProcessLookupError, TypeError):
+                continue
+        return kilobytes * 1024
+
+    def stop(self):
+        for process in reversed(self.processes):
+            process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes = []
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+NGINX = """
+daemon off;
+USER
+worker_processes WORKERS;
+worker_rlimit_nofile 20000;
+pid DIR/nginx.pid;
+error_log DIR/error.log;
+events { worker_connections 16384; }
+http {
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_timeout 600;
+    keepalive_requests 1000000000;
+    client_body_temp_path DIR/body;
+    proxy_temp_path DIR/proxy;
+    fastcgi_temp_path DIR/fastcgi;
+    uwsgi_temp_path DIR/uwsgi;
+    scgi_temp_path DIR/scgi;
+    HTTP
+}
+"""
+
+
+def nginx(name, folder, port, http, workers):
+    need("nginx")
+    text = NGINX.replace("HTTP", http).replace("DIR", folder).replace("WORKERS", str(workers))
+    # Workers of another user could not read the folder.
+    text = text.replace("USER", "user root;" if os.getuid() == 0 else "")
+    configuration = write(folder, "nginx.conf", text)
+    server = Server(name, folder, port)
+    return server.start("nginx", "-p", folder, "-c", configuration).wait_for_port()
+
+
+def nginx_origin(folder, www, port=None, name="origin"):
+    """Serves the files of `www`. Each other path is the file `object`."""
+    port = port or free_port()
+    http = f"""
+    default_type application/octet-stream;
+    server {{
+        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{free_port()} http2;
+        root {www};
+        expires 1h;
+        location / {{ try_files $uri /object =404; }}
+    }}
+    """
+    return nginx(name, folder, port, http, workers=1)
+
+
+def nginx_cache(folder, origins, options):
+    port = free_port()
+    size = options.get("disk_megabytes", 1024)
+    upstreams, locations = [], []
+    for number, (prefix, address) in enumerate(origins):
+        upstreams.append(f"upstream origin{number} {{ server {address}; keepalive 64; }}")
+        locations.append(f"location {prefix} {{ proxy_pass http://origin{number}; }}")
+    listen = f"127.0.0.1:{port}" + (" http2" if options.get("http2") else "")
+    http = f"""
+    proxy_cache_path DIR/cache levels=1:2 keys_zone=cache:16m max_size={size}m inactive=1h
+        use_temp_path=off;
+    {" ".join(upstreams)}
+    server {{
+        listen {listen};
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_cache cache;
+        proxy_cache_revalidate on;
+        proxy_max_temp_file_size {size}m;
+        {" ".join(locations)}
+    }}
+    """
+    return nginx("nginx", folder, port, http, workers=2)
+
+
+def varnish(folder, origins, options):
+    need("varnishd")
+    port = free_port()
+    backends, choices = [], []
+    for number, (prefix, address) in enumerate(origins):
+        host, _, origin_port = address.partition(":")
+        backends.append(
+            f'backend origin{number} {{ .host = "{host}"; .port = "{origin_port}"; }}'
+        )
+        choices.append(
+            f'if (req.url ~ "^{prefix}") {{ set req.backend_hint = origin{number}; }}'
+        )
+    lines = ["vcl 4.1;", *backends, "sub vcl_recv {", *choices, "}"]
+    vcl = write(folder, "default.vcl", "\n".join(lines))
+    storage = f"malloc,{options.get('memory_megabytes', 256)}m"
+    if "disk_megabytes" in options:
+        storage = f"file,{folder}/storage,{options['disk_megabytes']}m"
+    settings = {"timeout_idle": IDLE_S, **options.get("varnish", {})}
+    settings = [word for item in settings.items() for word in ("-p", "{}={}".format(*item))]
+    server = Server("Varnish", folder, port)
+    server.start(
+        "varnishd", "-F", "-j", "none", "-n", f"{folder}/work", "-f", vcl,
+        "-a", f"127.0.0.1:{port}", "-T", "none", "-s", storage, *settings,
+    )  # fmt: skip
+    return server.wait_for_port()
+
+
+RUNROOT = """
+prefix: DIR
+exec_prefix: /usr
+bindir: /usr/bin
+sbindir: /usr/bin
+sysconfdir: DIR/etc
+datadir: DIR
+includedir: /usr/include
+libdir: /usr/lib/trafficserver
+libexecdir: /usr/lib/trafficserver/modules
+localstatedir: DIR/run
+runtimedir: DIR/run
+logdir: DIR/log
+cachedir: DIR/cache
+"""
+
+RECORDS = """
+CONFIG proxy.config.http.server_ports STRING PORT:ip-in=127.0.0.1
+CONFIG proxy.config.admin.user_id STRING #-1
+CONFIG proxy.config.cache.ram_cache.size INT MEMORY
+CONFIG proxy.config.url_remap.pristine_host_hdr INT 1
+CONFIG proxy.config.net.connections_throttle INT CONNECTIONS
+CONFIG proxy.config.net.max_connections_in INT CONNECTIONS
+CONFIG proxy.config.http.keep_alive_no_activity_timeout_in INT IDLE
+"""
+
+IP_ALLOW = """
+ip_allow:
+  - apply: in
+    ip_addrs: 0/0
+    action: allow
+    methods: ALL
+"""
+
+
+def traffic_server(folder, origins, options):
+    need("traffic_server")
+    port = free_port()
+    for name in ("cache", "run", "log"):
+        os.makedirs(f"{folder}/{name}")
+    memory_bytes = options.get("memory_megabytes", 256) * MEGABYTE
+    records = RECORDS.replace("PORT", str(port)).replace("MEMORY", str(memory_bytes))
+    records = records.replace("CONNECTIONS", str(CONNECTIONS_MAX)).replace("IDLE", str(IDLE_S))
+    write(folder, "etc/records.config", records)
+    size = options.get("disk_megabytes", 1024)
+    write(folder, "etc/storage.config", f"{folder}/cache {size}M\n")
+    rules = [
+        f"map {prefix} http://{address}{prefix}" for prefix, address in reversed(origins)
+    ]
+    write(folder, "etc/remap.config", "\n".join(rules) + "\n")
+    write(folder, "etc/ip_allow.yaml", IP_ALLOW)
+    write(folder, "etc/plugin.config", "")
+    runroot = write(folder, "runroot.yaml", RUNROOT.replace("DIR", folder))
+    server = Server("ATS", folder, port).start("traffic_server", f"--run-root={runroot}")
+    return server.wait_for_port().wait_for_page()
+
+
+GATEWAY = """
+router = "unix://DIR/router.sock"
+
+[front]
+listen = ["127.0.0.1:PORT"]
+memory = "MEMORYMiB"
+"""
+
+
+def weir(folder, origins, options):
+    """A router, and next to it one process with the front and the origins."""
+    program = options["weir"]
+    if not os.access(program, os.X_OK):
+        raise Missing(f"{program} does not exist; build it or set --weir")
+    port = free_port()
+    memory = str(options.get("memory_megabytes", 256))
+    text = GATEWAY.replace("DIR", folder).replace("PORT", str(port)).replace("MEMORY", memory)
+    for prefix, address in origins:
+        url = f"http://{address}{prefix}".rstrip("/")
+        text += f'\n[[origin]]\nprefix = "{prefix.rstrip("/") or "/"}"\nurl = "{url}"\n'
+    configuration = write(folder, "gateway.toml", text)
+    environment = {"HOME": folder}
+    socket_path = f"{folder}/router.sock"
+    server = Server("Weir", folder, port)
+    server.start(
+        program, "router", "--unix", socket_path, "--udp", "none", "--tcp", "none",
+        "--store", f"{memory}MiB", environment=environment,
+    )  # fmt: skip
+    server.wait_until(lambda: os.path.exists(socket_path))
+    server.start(program, "gateway", "run", "-c", configuration, environment=environment)
+    return server.wait_for_port().wait_for_page()
+
+
+CACHES = {"nginx": nginx_cache, "varnish": varnish, "ats": traffic_server, "weir": weir}
+
+
+class StalledOrigin:
+    """Accepts connections and reads requests, but never responds."""
+
+    def __init__(self, port):
+        self.listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+        self.accepted = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                self.accepted.append(self.listener.accept()[0])
+            except OSError:
+                return
+
+    def stop(self):
+        # Wakes the thread that accepts, which `close` alone does not.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in self.accepted:
+            connection.close()

@@ -1,0 +1,267 @@
+//! Objects whose content arrives slice by slice. A slice is what one part of the manifest lists, so
+//! it can be signed and sent before the rest of the content exists.
+
+use std::ops::Range;
+
+use weir_base::Packet;
+use weir_security::manifest::{
+    self, DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId,
+};
+use weir_security::{NullSigner, Signer, sha256_each};
+use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
+
+use super::error::PublishError;
+use super::sign::{MANIFEST_SEGMENTS_MIN, PublishOptions, sign_single_packet};
+use crate::sockets::Identity;
+
+/// Components of the names of metadata and manifest parts below the object's name.
+const COMPONENTS_BELOW_OBJECT: usize = 3;
+/// The longest signature value of the supported algorithms but RSA (ECDSA P-256, DER), whose length
+/// varies. RSA's is constant, and measured.
+const SIGNATURE_BYTES_MIN: usize = 72;
+
+/// One version of an object, which is signed slice by slice.
+///
+/// Two producers with the same key sign the same content as the same packets, as far as the
+/// signature algorithm is deterministic: slices have the same bounds, and only manifest parts have
+/// signatures.
+#[derive(Clone)]
+pub struct SlicedObject {
+    versioned: Name,
+    size_bytes: u64,
+    segment_size: u64,
+    /// `None`: the object is so short that each segment is signed.
+    manifest: Option<ManifestShape>,
+    freshness_ms: u64,
+    identity: Identity,
+}
+
+impl SlicedObject {
+    /// The version with this name, of `size_bytes` bytes.
+    ///
+    /// # Errors
+    /// The names of its packets are too long or too deep.
+    pub fn new(
+        versioned: Name,
+        size_bytes: u64,
+        identity: &Identity,
+        options: &PublishOptions,
+    ) -> Result<Self, PublishError> {
+        let components = versioned.as_view().component_count() - 1 + COMPONENTS_BELOW_OBJECT;
+        if components > NAME_COMPONENTS_MAX {
+            return Err(PublishError::TooDeep { components });
+        }
+        let segment_size = options.segment_size.max(1) as u64;
+        let mut object = Self {
+            versioned,
+            size_bytes,
+            segment_size,
+            manifest: None,
+            freshness_ms: options.freshness_ms,
+            identity: identity.clone(),
+        };
+        if object.segments() >= MANIFEST_SEGMENTS_MIN {
+            object.manifest = Some(object.choose_shape()?);
+        }
+        Ok(object)
+    }
+
+    /// The largest parts that fit into a packet with this name and key.
+    fn choose_shape(&self) -> Result<ManifestShape, PublishError> {
+        let shape = ManifestShape::new(DIGESTS_PER_PART as u64, 1).expect("it is in range");
+        let digests = vec![[0; 32]; DIGESTS_PER_PART];
+        let part = ManifestPart { shape, level: 1, first: u64::MAX, digests: &digests };
+        // The last part has the longest number.
+        let data = self.part_data(self.segments(), part);
+        let signer = &*self.identity.signer;
+        let packet = weir_security::sign_data(&data, signer)?;
+        let signature = signer.sign(&[])?.len();
+        let len = packet.len() - signature + signature.max(SIGNATURE_BYTES_MIN);
+        let too_many = len.saturating_sub(PACKET_SIZE_MAX).div_ceil(size_of::<Digest>());
+        let digests = DIGESTS_PER_PART.saturating_sub(too_many) as u64;
+        let too_long = PublishError::TooLong { what: "a part of the manifest", len };
+        ManifestShape::new(digests, 1).ok_or(too_long)
+    }
+
+    pub fn versioned(&self) -> &Name {
+        &self.versioned
+    }
+
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    fn segments(&self) -> u64 {
+        self.size_bytes.div_ceil(self.segment_size).max(1)
+    }
+
+    fn segments_per_slice(&self) -> u64 {
+        self.manifest.map_or(MANIFEST_SEGMENTS_MIN, ManifestShape::digests_per_part)
+    }
+
+    /// Number of slices, at least one.
+    pub fn slices(&self) -> u64 {
+        self.segments().div_ceil(self.segments_per_slice())
+    }
+
+    /// The slice with this segment, if the object has it.
+    pub fn slice_of_segment(&self, segment: u64) -> Option<u64> {
+        (segment < self.segments()).then(|| segment / self.segments_per_slice())
+    }
+
+    /// The bytes of a slice.
+    pub fn slice_range(&self, slice: u64) -> Range<u64> {
+        let bytes = self.segments_per_slice() * self.segment_size;
+        (slice * bytes).min(self.size_bytes)..((slice + 1) * bytes).min(self.size_bytes)
+    }
+
+    /// Signs a slice: its manifest part, if it has one, then its segments.
+    ///
+    /// # Errors
+    /// The key cannot sign, or a packet is too long.
+    ///
+    /// # Panics
+    /// `content` does not have the length of the slice.
+    pub fn sign(&self, slice: u64, content: &[u8]) -> Result<Vec<Packet>, PublishError> {
+        let range = self.slice_range(slice);
+        assert_eq!(content.len() as u64, range.end - range.start, "slice {slice}");
+        let first = slice * self.segments_per_slice();
+        let signer: &dyn Signer = match self.manifest {
+            Some(_) => &NullSigner,
+            None => &*self.identity.signer,
+        };
+        let chunks = content.chunks(self.segment_size as usize);
+        // An empty object has one empty segment.
+        let chunks = chunks.chain(content.is_empty().then_some(&[][..]));
+        let segments = (first..).zip(chunks).map(|(segment, content)| {
+            let data = Data::new(self.versioned.clone().append_segment(segment).clone())
+                .freshness_ms(self.freshness_ms)
+                .final_block_id(Component::segment(self.segments() - 1))
+                .content(content);
+            sign_single_packet("a segment", &data, signer)
+        });
+        let segments = segments.collect::<Result<Vec<_>, _>>()?;
+        let Some(shape) = self.manifest else { return Ok(segments) };
+        let wires: Vec<&[u8]> = segments.iter().map(|packet| &packet[..]).collect();
+        let digests = sha256_each(&wires);
+        let part = ManifestPart { shape, level: 1, first, digests: &digests };
+        let part = self.part_data(slice, part);
+        let part = sign_single_packet("a part of the manifest", &part, &*self.identity.signer)?;
+        Ok([part].into_iter().chain(segments).collect())
+    }
+
+    fn part_data(&self, number: u64, part: ManifestPart<'_>) -> Data {
+        let name = |number| manifest::part_name(self.versioned.as_view(), PartId::leaf(number));
+        let last = self.segments().div_ceil(part.shape.digests_per_part()) - 1;
+        Data::new(name(number))
+            .freshness_ms(self.freshness_ms)
+            .final_block_id(Component::segment(last))
+            .content(part.encode())
+    }
+
+    /// Signs the metadata of the version. `number` is that of the metadata themselves: later ones
+    /// have greater numbers. `freshness_ms` is how long stores may answer with them.
+    ///
+    /// # Errors
+    /// The key cannot sign, or the head or the certificate is too long.
+    pub fn sign_metadata(
+        &self,
+        number: u64,
+        freshness_ms: u64,
+        http_head: Option<Vec<u8>>,
+    ) -> Result<Packet, PublishError> {
+        let metadata = Metadata {
+            last_segment: Some(self.segments() - 1),
+            segment_size: Some(self.segment_size),
+            size_bytes: Some(self.size_bytes),
+            manifest: self.manifest,
+            certificate: self.identity.certificate.clone(),
+            http_head,
+            ..Metadata::new(self.versioned.clone())
+        };
+        let mut name = self.versioned.as_view().parent().to_name();
+        name.append_keyword(METADATA_KEYWORD).append_version(number).append_segment(0);
+        let data = Data::new(name)
+            .freshness_ms(freshness_ms)
+            .final_block_id(Component::segment(0))
+            .content(metadata.encode());
+        sign_single_packet("metadata", &data, &*self.identity.signer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_security::DigestSigner;
+    use weir_security::manifest::{DigestLookup, DigestManifest};
+    use weir_wire::DataView;
+
+    use super::*;
+
+    fn object(name: &str, size_bytes: u64) -> SlicedObject {
+        let options = PublishOptions { segment_size: 100, ..PublishOptions::default() };
+        let versioned = name.parse().unwrap();
+        SlicedObject::new(versioned, size_bytes, &Identity::new(DigestSigner), &options).unwrap()
+    }
+
+    #[test]
+    fn slices_cover_object_once() {
+        for size in [0, 1, 99, 100, 200, 201, 24_800, 24_801, 100_000] {
+            let object = object("/a/54=%01", size);
+            let ranges: Vec<_> =
+                (0..object.slices()).map(|slice| object.slice_range(slice)).collect();
+            assert_eq!(ranges[0].start, 0, "{size}");
+            assert_eq!(ranges.last().unwrap().end, size, "{size}");
+            assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{size}");
+            assert_eq!(object.slice_of_segment(object.segments()), None, "{size}");
+            assert_eq!(object.slice_of_segment(object.segments() - 1), Some(object.slices() - 1));
+        }
+    }
+
+    #[test]
+    fn part_lists_segments_of_its_slice() {
+        let object = object("/a/54=%01", 24_801);
+        let content: Vec<u8> = (0..24_801_u32).map(|at| (at % 251) as u8).collect();
+        let shape = object.manifest.unwrap();
+        let mut manifest = DigestManifest::new(shape, 1000);
+        let mut read = Vec::new();
+        for slice in 0..object.slices() {
+            let range = object.slice_range(slice);
+            let packets =
+                object.sign(slice, &content[range.start as usize..range.end as usize]).unwrap();
+            let part = DataView::decode(&packets[0]).unwrap();
+            manifest.add_part(PartId::leaf(slice), part.content).unwrap();
+            for packet in &packets[1..] {
+                let data = DataView::decode(packet).unwrap();
+                let segment = data.name.last().unwrap().as_segment().unwrap();
+                let digest = weir_security::sha256(&[packet]);
+                assert_eq!(manifest.digest_of(0, segment), DigestLookup::Found(digest));
+                read.extend_from_slice(data.content);
+            }
+        }
+        assert_eq!(read, content);
+    }
+
+    #[test]
+    fn long_names_have_smaller_parts() {
+        let short = object("/a/54=%01", 1 << 20).manifest.unwrap().digests_per_part;
+        assert_eq!(usize::from(short), DIGESTS_PER_PART);
+        let name = format!("/{}/54=%01", "n".repeat(3000));
+        let object = object(&name, 1 << 20);
+        assert!((1..DIGESTS_PER_PART as u64).contains(&object.segments_per_slice()));
+        let content = vec![7; (object.slice_range(0).end) as usize];
+        assert!(object.sign(0, &content).unwrap().iter().all(|it| it.len() <= PACKET_SIZE_MAX));
+    }
+
+    #[test]
+    fn metadata_carry_head() {
+        let object = object("/a/54=%01", 250);
+        let packet = object.sign_metadata(9, 1000, Some(vec![1, 2])).unwrap();
+        let data = DataView::decode(&packet).unwrap();
+        assert_eq!(data.name.to_name(), "/a/32=metadata/54=%09/50=%00".parse().unwrap());
+        let metadata = Metadata::decode(data.content).unwrap();
+        assert_eq!(metadata.http_head, Some(vec![1, 2]));
+        assert_eq!((metadata.last_segment, metadata.size_bytes), (Some(2), Some(250)));
+        assert_eq!(metadata.manifest, object.manifest);
+    }
+}
