@@ -18,7 +18,7 @@ from pathlib import Path
 
 PLAY = Path(__file__).with_name("play.mjs")
 # Time for two browsers to open their pages.
-BROWSER_S = 4
+BROWSER_S = 8
 # Long enough for a start and a stable distance to live.
 SHORT_S = 8
 

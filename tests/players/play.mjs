@@ -3,8 +3,9 @@
 //   play.mjs hls|shaka URL [--seconds 30] [--at MS] [--screenshot FILE]
 //
 // URL is a master playlist. The player starts at once, or at a time in milliseconds since 1970. The
-// screenshot is taken after half of the time. The page comes from another origin than the stream, as on the web. The
-// exit code is 0 if the player played at least half of the time, or to the end of a film.
+// screenshot is taken after half of the time. The page comes from another origin than the stream, as
+// on the web. The exit code is 0 if the player played at least half of the time, or to the end of a
+// film.
 
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
@@ -56,6 +57,9 @@ async function play(browser, address, player, url, { seconds, at, screenshot }) 
   const errors = [];
   page.on("pageerror", (error) => errors.push(String(error)));
   await page.goto(address);
+  if (at > 0 && at < Date.now()) {
+    throw new Error(`the browser was ready ${Date.now() - at} ms too late`);
+  }
   await sleep((at - Date.now()) / 1000);
   await page.evaluate(([name, stream]) => window.start(name, stream), [player, url]);
   const ended = page.waitForFunction(() => window.isOver(), null, { polling: 100, timeout: 0 });
