@@ -12,7 +12,7 @@ const seen = {
   startedAt: 0,
   firstFrameAt: null,
   stalls: 0,
-  stalled_ms: 0,
+  stalledMs: 0,
   latencies: [],
   switches: 0,
   heights: [],
@@ -74,7 +74,7 @@ function watch() {
       [position, movedAt, isStalled] = [video.currentTime, now, false];
     } else if (now - movedAt >= STALL_MS) {
       seen.stalls += isStalled ? 0 : 1;
-      seen.stalled_ms += isStalled ? now - sampledAt : now - movedAt;
+      seen.stalledMs += isStalled ? now - sampledAt : now - movedAt;
       isStalled = true;
     }
     sampledAt = now;
@@ -112,7 +112,7 @@ window.report = () => {
   return {
     startup_s: inSeconds(seen.firstFrameAt && seen.firstFrameAt - seen.startedAt),
     stalls: seen.stalls,
-    stalled_s: inSeconds(seen.stalled_ms),
+    stalled_s: inSeconds(seen.stalledMs),
     played_s: inSeconds(playedSeconds() * 1000),
     ended: video.ended,
     failed: seen.failed,

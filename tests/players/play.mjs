@@ -3,9 +3,8 @@
 //   play.mjs hls|shaka URL [--seconds 30] [--at MS] [--screenshot FILE]
 //
 // URL is a master playlist. The player starts at once, or at a time in milliseconds since 1970. The
-// screenshot is taken after half of the time. The page comes from another origin than the stream, as
-// on the web. The exit code is 0 if the player played at least half of the time, or to the end of a
-// film.
+// screenshot is taken after half of the time. The page comes from another origin than the stream.
+// The exit code is 0 if the player played at least half of the time, or to the end of a film.
 
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
