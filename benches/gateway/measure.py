@@ -25,6 +25,8 @@ import tempfile
 import threading
 import time
 
+# No compiled files in the source tree.
+sys.dont_write_bytecode = True
 from servers import CACHES, Missing, StalledOrigin, free_port, need, nginx_origin, write
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -303,7 +305,7 @@ def percentile(values, percent):
 
 
 class Visitors:
-    """Clients that request fresh paths of one origin once a second, whatever it does."""
+    """Clients that request fresh paths of one origin once a second, also if it stalls."""
 
     def __init__(self, port, prefix, count):
         self.is_over = threading.Event()
@@ -315,9 +317,7 @@ class Visitors:
             thread.start()
 
     def visit(self, port, prefix):
-        number = 0
         while not self.is_over.is_set():
-            number += 1
             end = time.monotonic() + 1
             try:
                 with socket.create_connection(("127.0.0.1", port)) as connection:
