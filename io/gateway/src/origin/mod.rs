@@ -19,8 +19,6 @@ mod interest;
 mod policy;
 mod service;
 mod slices;
-#[cfg(test)]
-mod tests;
 mod upstream;
 mod version;
 
