@@ -28,8 +28,8 @@ async function pair(browser, urls, seconds) {
   await Promise.all(pages.map((page) => page.watch(seconds)));
   const reports = await Promise.all(pages.map((page) => page.finish(seconds)));
   process.stdout.write(`${JSON.stringify(reports)}\n`);
-  if (!reports.every((report) => report.played)) {
-    throw new Error("a player did not play");
+  if (reports.some((report) => report.startup_s === null || report.failed)) {
+    throw new Error("a player did not start, or failed");
   }
   return reports;
 }

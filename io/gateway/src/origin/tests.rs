@@ -292,3 +292,28 @@ async fn refuses_names_of_no_resource() {
     // It was asked which version it has.
     assert_eq!(server.requests().len(), 1);
 }
+
+#[cfg(feature = "s3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tmp_bucket() {
+    let network = Network::start_with("127.0.0.1:1".parse().unwrap(), |config| {
+        config.url = "s3://buck/pre".into();
+    })
+    .await;
+    let found = network.get("/dir/large%20x.bin").await;
+    println!("{:?}", found.head);
+    assert_eq!(found.body.unwrap().len(), 5_000_000);
+    let found = network.get("/small.txt").await;
+    println!("{:?}", found.head);
+    assert_eq!(found.text(), "hello");
+    until_stale().await;
+    let found = network.get("/small.txt").await;
+    assert_eq!(found.text(), "hello");
+    println!("{:?}", network.origin.stats());
+    let found = network.get("/empty").await;
+    println!("{:?}", found.head);
+    assert_eq!(found.status(), 200);
+    let found = network.get("/missing").await;
+    println!("{:?}", found);
+    assert_eq!(found.status(), 404);
+}
