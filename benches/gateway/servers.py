@@ -117,14 +117,18 @@ class Server:
         self.processes.append(process)
         return self
 
+    def log(self):
+        """The output of the newest process."""
+        path = os.path.join(self.folder, f"{len(self.processes) - 1}.log")
+        with open(path, errors="replace") as output:
+            return output.read()
+
     def wait_until(self, is_ready):
         """Waits until `is_ready`, and fails with the log of the newest process if it ends."""
         end = time.monotonic() + READY_S
         while not is_ready():
             if self.processes[-1].poll() is not None or time.monotonic() > end:
-                log = os.path.join(self.folder, f"{len(self.processes) - 1}.log")
-                with open(log, errors="replace") as output:
-                    raise RuntimeError(f"{self.name} does not start: {output.read().strip()}")
+                raise RuntimeError(f"{self.name} does not start: {self.log().strip()}")
             time.sleep(POLL_S)
         return self
 
@@ -371,7 +375,13 @@ def traffic_server(folder, origins, options):
     return server.wait_for_port().wait_for_page()
 
 
-GATEWAY = """
+ROUTER = """
+[[disk]]
+path = "DIR/disk"
+size = "DISKMiB"
+"""
+
+FRONT = """
 router = "unix://DIR/router.sock"
 
 [front]
@@ -381,8 +391,15 @@ client_timeout = "IDLEs"
 UPLOADS
 
 [[front.host]]
+prefix = "/web"
 query = true
 vary = VARY
+"""
+
+FRONT_TLS = """
+[front.tls]
+certificate = "{}"
+key = "{}"
 """
 
 ORIGIN = """
@@ -395,39 +412,43 @@ METHODS
 
 
 def weir(folder, origins, options):
-    """A router, and next to it one process with the front and the origins."""
+    """A router, the origins and the front: one process each."""
     program = options["weir"]
     if not os.access(program, os.X_OK):
         raise Missing(f"{program} does not exist; build it or set --weir")
     port = free_port()
     memory = str(options.get("memory_megabytes", 256))
-    text = GATEWAY.replace("DIR", folder).replace("PORT", str(port)).replace("IDLE", str(IDLE_S))
-    text = text.replace("VARY", json.dumps(options.get("vary", [])))
+    has_uploads, tls = options.get("uploads"), options.get("tls")
+    disk = options.get("disk_megabytes")
+    router = ROUTER.replace("DIR", folder).replace("DISK", str(disk)) if disk else ""
+    front = FRONT.replace("PORT", str(port)).replace("IDLE", str(IDLE_S))
+    front = front.replace("VARY", json.dumps(options.get("vary", [])))
+    front = front.replace("UPLOADS", 'uploads = "/uploads"' if has_uploads else "")
+    front += FRONT_TLS.format(*tls) if tls else ""
+    origin = 'router = "unix://DIR/router.sock"\n'
     for prefix, address in origins:
-        url = f"http://{address}{prefix}"
-        text += ORIGIN.replace("PREFIX", prefix.rstrip("/") or "/").replace("URL", url)
-    has_uploads = options.get("uploads")
-    text = text.replace("UPLOADS", 'uploads = "/uploads"' if has_uploads else "")
+        name, url = f"/web{prefix}".rstrip("/"), f"http://{address}{prefix}"
+        origin += ORIGIN.replace("PREFIX", name).replace("URL", url)
     methods = 'methods = ["PUT", "POST", "DELETE"]'
-    text = text.replace("METHODS", methods if has_uploads else "")
-    if options.get("tls"):
-        text += '\n[front.tls]\ncertificate = "{}"\nkey = "{}"\n'.format(*options["tls"])
-    text = text.replace("MEMORY", memory)
-    configuration = write(folder, "gateway.toml", text)
+    origin = origin.replace("METHODS", methods if has_uploads else "")
+    front, origin = (
+        text.replace("DIR", folder).replace("MEMORY", memory) for text in (front, origin)
+    )
+    server = Server("Weir", folder, port)
+    server.has_tls = bool(tls)
     environment = {"HOME": folder}
     socket_path = f"{folder}/router.sock"
-    server = Server("Weir", folder, port)
-    server.has_tls = bool(options.get("tls"))
-    disk = ""
-    if "disk_megabytes" in options:
-        disk = f'[[disk]]\npath = "{folder}/disk"\nsize = "{options["disk_megabytes"]}MiB"\n'
     server.start(
-        program, "router", "-c", write(folder, "weir.toml", disk), "--unix", socket_path,
+        program, "router", "-c", write(folder, "weir.toml", router), "--unix", socket_path,
         "--udp", "none", "--tcp", "none", "--store", f"{memory}MiB", environment=environment,
     )  # fmt: skip
     server.wait_until(lambda: os.path.exists(socket_path))
-    server.start(program, "gateway", "run", "-c", configuration, environment=environment)
-    return server.wait_for_port().wait_for_page()
+    # The origin makes the key that the front trusts.
+    for name, text in (("origin", origin), ("front", front)):
+        configuration = write(folder, f"{name}.toml", text)
+        server.start(program, "gateway", "run", "-c", configuration, environment=environment)
+        server.wait_until(lambda: "ready" in server.log())
+    return server.wait_for_page()
 
 
 CACHES = {"nginx": nginx_cache, "varnish": varnish, "ats": traffic_server, "weir": weir}
