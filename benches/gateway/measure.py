@@ -200,8 +200,8 @@ def large(bench):
         if name in arms:
             arms[f"{name}, memory"] = (name, {})
     rates = {arm: {"first": [], "again": []} for arm in arms}
+    costs = {arm: {"first": [], "again": []} for arm in arms}
     failures = dict.fromkeys(arms, "")
-    costs = {arm: [] for arm in arms}
     memory = dict.fromkeys(arms, 0)
     for number in range(options.rounds):
         for arm, (name, extra) in arms.items():
@@ -214,7 +214,7 @@ def large(bench):
                 for read in ("first", "again"):
                     before = server.processor_s()
                     rate, received = read_with_curl(server.port, "/large")
-                    costs[arm].append((server.processor_s() - before) / size * GB)
+                    costs[arm][read].append((server.processor_s() - before) / size * GB)
                     memory[arm] = max(memory[arm], server.memory_bytes())
                     if rate is None or received != size:
                         failures[arm] = f"{received} of {size} bytes"
@@ -227,7 +227,7 @@ def large(bench):
         row = {"server": arm}
         for read, values in rates[arm].items():
             row[f"{read} GB/s"] = round(median(values), 3) if values else None
-        row["CPU s/GB"] = round(median(costs[arm]), 3) if costs[arm] else None
+            row[f"{read} CPU s/GB"] = round(median(costs[arm][read]), 2) if values else None
         row["memory MB"] = memory[arm] // 1_000_000
         row["failure"] = failures[arm]
         rows.append(row)
