@@ -3,7 +3,7 @@
 //! | type | element | value |
 //! |---|---|---|
 //! | 129 | `Status` | NNI, the status code |
-//! | 131 | `Received` | NNI, when an origin gateway received or validated it, ms since the Unix epoch |
+//! | 131 | `Received` | NNI, when an origin received or validated it, ms since the Unix epoch |
 //! | 133 | `Lifetime` | NNI, ms of freshness left at that time (RFC 9111, section 4.2) |
 //! | 135 | `Age` | NNI, its age in seconds at that time (RFC 9111, section 4.2.3) |
 //! | 137 | `Field` | a header field: name, a colon, value; repeated |
@@ -11,8 +11,8 @@
 //! | 141 | `Body` | the body of the answer to an upload, if it is short |
 //! | 143 | `BodyName` | Name of the version with that body, if it is long |
 //!
-//! The metadata of an upload have a [`RequestHead`]: `Method` and fields. The answer to an upload is
-//! an [`UploadAnswer`]: the elements of a response head, and `Body` or `BodyName`.
+//! The metadata of an upload have a [`RequestHead`]: `Method` and fields. The answer to an upload
+//! is an [`UploadAnswer`]: the elements of a response head, and `Body` or `BodyName`.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -75,8 +75,8 @@ impl ResponseHead {
         Self { status, fields: HeaderMap::new(), received_ms, lifetime_ms: 0, age_s: 0 }
     }
 
-    /// Removes the fields that describe a connection (RFC 9110, section 7.6.1), including those that
-    /// `Connection` lists.
+    /// Removes the fields that describe a connection (RFC 9110, section 7.6.1), including those
+    /// that `Connection` lists.
     pub(crate) fn remove_hop_fields(fields: &mut HeaderMap) {
         let listed = fields.get_all(header::CONNECTION).iter();
         let listed: Vec<HeaderName> = listed

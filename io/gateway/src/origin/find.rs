@@ -22,6 +22,8 @@ use crate::head::{HEAD_BYTES_MAX, ResponseHead};
 
 /// Bytes of the first request: a slice of an object with a name of usual length.
 const FIRST_BYTES: u64 = 248 * 8000;
+/// Upper bound of a length that a server may state. Larger ones are errors.
+const LENGTH_MAX: u64 = 1 << 50;
 /// A head of up to this size fits into metadata with any name and certificate of usual length.
 const HEAD_BYTES_SAFE: usize = 2000;
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
@@ -192,6 +194,9 @@ fn known(
     (validator, has_ranges): (Validator, bool),
     (size_bytes, content): (u64, Option<&Bytes>),
 ) -> Result<Known, Problem> {
+    if size_bytes > LENGTH_MAX {
+        return Err(Problem::bad_gateway("The server states an impossible length."));
+    }
     let mut head = ResponseHead::new(response.status, unix_time_ms());
     head.fields = response.fields.clone();
     ResponseHead::remove_hop_fields(&mut head.fields);

@@ -15,7 +15,7 @@ use super::find::{Found, Question, find};
 use super::playlist::{Playlist, Reload};
 use super::response::Problem;
 
-/// How often the server is asked for what does not exist yet.
+/// How often what does not exist yet is requested again.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a reload blocks, in target durations.
 const RELOAD_TARGETS: u32 = 3;

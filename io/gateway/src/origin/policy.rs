@@ -141,7 +141,7 @@ impl Validator {
         conditions([(header::IF_MATCH, etag), (header::IF_UNMODIFIED_SINCE, modified)])
     }
 
-    /// Whether the fields of a response are those of another version, or of none that is known.
+    /// Whether the fields of a response are those of another version, or have no validator.
     pub(super) fn contradicts(&self, fields: &HeaderMap) -> bool {
         let pairs = [(header::ETAG, &self.etag), (header::LAST_MODIFIED, &self.modified)];
         let (mut same, mut other) = (0, 0);
@@ -221,7 +221,7 @@ mod tests {
             (200, &[("cache-control", "no-cache")], 0),
             (200, &[("expires", "0")], 0),
             (404, &[("cache-control", "max-age=60")], 60),
-            // Nothing is said, so the configuration decides.
+            // Without a statement, the configuration decides.
             (200, &[], 7),
             (404, &[], 7),
             (302, &[], 0),

@@ -188,7 +188,7 @@ impl Service {
 
     fn refuse(&self, requests: impl IntoIterator<Item = Request>) {
         for request in requests {
-            // If the session has ended, nobody waits for the answer.
+            // If the session has ended, no Interest waits.
             let _ = self.context.producer.refuse(&request);
         }
     }

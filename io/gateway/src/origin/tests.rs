@@ -164,6 +164,10 @@ async fn explains_failures_of_server() {
             "/long" => {
                 Reply::Close(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n".into())
             }
+            "/vast" => {
+                let length = format!("content-length: {}\r\n", u64::MAX - 1);
+                Reply::Close(format!("HTTP/1.1 200 OK\r\netag: \"v\"\r\n{length}\r\n").into())
+            }
             "/304" => Reply::Close(response("304 Not Modified", "", b"")),
             _ => Reply::Close(response("206 Partial Content", "", b"x")),
         }
@@ -181,6 +185,7 @@ async fn explains_failures_of_server() {
         ("/huge", 502),
         ("/many", 502),
         ("/long", 502),
+        ("/vast", 502),
         ("/304", 502),
         ("/206", 502),
     ] {
@@ -291,29 +296,4 @@ async fn refuses_names_of_no_resource() {
     assert!(wrong.await.unwrap().is_err());
     // It was asked which version it has.
     assert_eq!(server.requests().len(), 1);
-}
-
-#[cfg(feature = "s3")]
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tmp_bucket() {
-    let network = Network::start_with("127.0.0.1:1".parse().unwrap(), |config| {
-        config.url = "s3://buck/pre".into();
-    })
-    .await;
-    let found = network.get("/dir/large%20x.bin").await;
-    println!("{:?}", found.head);
-    assert_eq!(found.body.unwrap().len(), 5_000_000);
-    let found = network.get("/small.txt").await;
-    println!("{:?}", found.head);
-    assert_eq!(found.text(), "hello");
-    until_stale().await;
-    let found = network.get("/small.txt").await;
-    assert_eq!(found.text(), "hello");
-    println!("{:?}", network.origin.stats());
-    let found = network.get("/empty").await;
-    println!("{:?}", found.head);
-    assert_eq!(found.status(), 200);
-    let found = network.get("/missing").await;
-    println!("{:?}", found);
-    assert_eq!(found.status(), 404);
 }
