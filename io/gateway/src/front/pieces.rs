@@ -409,8 +409,8 @@ async fn fill(
             piece.push(buffer.freeze());
             return Ok(false);
         }
-        if buffer.capacity() == 0 {
-            buffer.reserve(CHUNK_BYTES.min(left as usize));
+        if buffer.capacity() - buffer.len() < next.len() {
+            buffer.reserve((CHUNK_BYTES + next.len()).min(left as usize));
         }
         let taken = (next.len() as u64).min(left) as usize;
         buffer.extend_from_slice(&next[..taken]);
@@ -425,16 +425,14 @@ async fn fill(
         piece.push(buffer.freeze());
         chunks += 1;
     }
-    if chunks > CHUNKS_MAX {
+    if chunks > 1 {
         piece.join_chunks();
     }
     Ok(true)
 }
 
-/// A complete piece with more chunks is copied into one.
-const CHUNKS_MAX: usize = 8;
-
 impl Piece {
+    /// Copies the chunks into one: later readers need fewer system calls.
     fn join_chunks(&self) {
         let mut content = self.content();
         let mut whole = BytesMut::with_capacity(content.len as usize);

@@ -31,7 +31,9 @@ use super::{SHUTDOWN_TIMEOUT, Shared, request};
 const STREAMS_MAX: u32 = 128;
 /// Bytes of the head of a request.
 const HEAD_BYTES_MAX: u32 = 32 << 10;
-/// Bytes of responses that a connection buffers.
+/// Bytes of requests and responses that an HTTP/1.1 connection buffers.
+const BUFFER_BYTES_MAX: usize = 512 << 10;
+/// Bytes of responses that an HTTP/2 connection buffers.
 const SEND_BYTES: usize = 1 << 20;
 /// The pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -132,7 +134,9 @@ pub(super) async fn serve(
                 match tls {
                     None => serve_requests(stream, &connection, alternative, watcher, false).await,
                     Some(tls) => {
-                        let accepted = tokio::time::timeout(client_timeout, tls.accept(stream));
+                        // Idle connections without TLS need no room for its state.
+                        let accepting = Box::pin(tls.accept(stream));
+                        let accepted = tokio::time::timeout(client_timeout, accepting);
                         match accepted.await {
                             Ok(Ok(stream)) => {
                                 // The client has chosen by ALPN.
@@ -184,7 +188,7 @@ async fn serve_requests(
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(client_timeout)
-        .max_buf_size(HEAD_BYTES_MAX as usize * 4);
+        .max_buf_size(BUFFER_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -27,12 +27,16 @@ use super::errors::Failure;
 use super::log::Access;
 use crate::head::{AnswerBody, RequestHead, ResponseHead, UploadAnswer};
 
-/// Upper bound of uploads at a time. Each may hold `upload_max` bytes.
+/// Upper bound of uploads at a time. Each may hold `upload_max` bytes. Others wait.
 const UPLOADS_MAX: usize = 16;
 /// How often an Interest for an upload is sent. The origin passes the request on only once.
 const SENDS: u32 = 3;
 /// How long the origin may take for each.
 const LIFETIME: Time = Time { ns: 10 * weir_base::NS_PER_S };
+
+/// How much of the body of a refused request is read, and for how long.
+const DRAINED_BYTES_MAX: usize = 64 << 10;
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends uploads to origins.
 pub(super) struct Uploads {
@@ -151,13 +155,18 @@ where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let Some(uploads) = &shared.uploads else { return Err(Failure::method("GET, HEAD, OPTIONS")) };
-    let Ok(_slot) = uploads.slots.try_acquire() else {
+    let Some(uploads) = &shared.uploads else {
+        // A response before the end of a request would race with what the client still sends.
+        let drained = Limited::new(body, DRAINED_BYTES_MAX).collect();
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+        return Err(Failure::method("GET, HEAD, OPTIONS"));
+    };
+    let timeout = Duration::from_nanos(shared.config.client_timeout.ns);
+    let Ok(Ok(_slot)) = tokio::time::timeout(timeout, uploads.slots.acquire()).await else {
         let reason = "too many uploads are in progress; try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason));
     };
     let limit = usize::try_from(uploads.bytes_max).unwrap_or(usize::MAX);
-    let timeout = Duration::from_nanos(shared.config.client_timeout.ns);
     let collected = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
     let content = match collected.await {
         Ok(Ok(collected)) => collected.to_bytes(),
