@@ -106,9 +106,8 @@ class PlayerPage {
   async finish(seconds) {
     const report = await this.#page.evaluate(() => window.report());
     await this.#page.close();
-    report.errors.push(...this.#errors);
     const played = report.startup_s !== null && !report.failed
       && (report.ended || report.played_s >= seconds / 2);
-    return { player: this.#player, played, ...report };
+    return { player: this.#player, played, ...report, page_errors: this.#errors };
   }
 }

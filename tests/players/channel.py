@@ -23,6 +23,8 @@ FILM_S = 30
 FRAMES_PER_S = 25
 # Bits per second of the picture, by height.
 RATES = {180: 300_000, 360: 800_000, 720: 3_000_000, 1080: 6_000_000}
+# Time in which a player on a busy machine can catch up before its segments are gone.
+WINDOW_SEGMENTS = 10
 # A player starts three segments behind the end of the playlist.
 READY_SEGMENTS = 3
 POLL_INTERVAL_S = 0.05
@@ -93,7 +95,7 @@ def film(folder, heights):
 
 
 def live(folder, heights):
-    flags = ["-hls_list_size", "5", "-hls_flags"]
+    flags = ["-hls_list_size", str(WINDOW_SEGMENTS), "-hls_flags"]
     flags += ["delete_segments+program_date_time+independent_segments+temp_file"]
     return subprocess.Popen([*TIED, *ffmpeg(folder, heights, ["-re"], flags)])
 

@@ -16,7 +16,8 @@ const seen = {
   latencies: [],
   switches: 0,
   heights: [],
-  errors: [],
+  /** How often each error was reported. */
+  errors: {},
   failed: false,
 };
 
@@ -24,7 +25,7 @@ const seen = {
 let pictureDate = () => null;
 
 function onError(text, isFatal) {
-  seen.errors.push(text);
+  seen.errors[text] = (seen.errors[text] ?? 0) + 1;
   seen.failed ||= isFatal;
 }
 
@@ -49,8 +50,9 @@ const PLAYERS = {
   shaka(url) {
     shaka.polyfill.installAll();
     const player = new shaka.Player();
-    const describe = ({ code, data, message }) => `${code} ${message ?? ""} ${data?.[0] ?? ""}`;
-    player.addEventListener("error", ({ detail }) => onError(describe(detail), true));
+    const describe = ({ message, data }) => `${message} ${data?.[0] ?? ""}`.trim();
+    const isFatal = ({ severity }) => severity === shaka.util.Error.Severity.CRITICAL;
+    player.addEventListener("error", ({ detail }) => onError(describe(detail), isFatal(detail)));
     player.addEventListener("adaptation", ({ newTrack }) => onQuality(newTrack.height));
     player.getNetworkingEngine().addEventListener("retry", ({ error }) => {
       onError(`retry ${describe(error)}`, false);
