@@ -8,18 +8,17 @@ use std::time::Duration;
 use weir_base::Rng;
 use weir_tests::{Host, HttpServer, Process, Router, random_file, reply, sha256_hex, wait_until};
 
-/// A running front.
+/// A front, as its clients see it.
 struct Front {
     url: String,
-    process: Process,
 }
 
 impl Front {
-    fn start(host: &Host, transport: &str, arguments: &[&str]) -> Self {
+    fn start(host: &Host, transport: &str, arguments: &[&str]) -> (Process, Self) {
         let all = [&["gateway", "front", "--listen", "127.0.0.1:0", "--json"], arguments].concat();
         let process = host.spawn(transport, &all);
         let url = process.json_line()["urls"][0].as_str().expect("a URL").to_owned();
-        Self { url, process }
+        (process, Self { url })
     }
 
     fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
@@ -82,15 +81,15 @@ fn octets(len: usize) -> Vec<u8> {
 }
 
 /// A router, an origin in front of `server`, and a front.
-fn chain(server: &HttpServer, arguments: &[&str]) -> (Router, Process, Front) {
+fn chain(server: &HttpServer, arguments: &[&str]) -> (Router, [Process; 2], Front) {
     let host = Host::new();
     let router = Router::start(&host);
     let mapping = format!("/web={}", server.url());
     let origin = router.spawn(&["gateway", "origin", &mapping, "--json"]);
     assert_eq!(origin.json_line()["ready"], true);
     let arguments = [&["--prefix", "/web"], arguments].concat();
-    let front = Front::start(&host, &router.unix(), &arguments);
-    (router, origin, front)
+    let (process, front) = Front::start(&host, &router.unix(), &arguments);
+    (router, [origin, process], front)
 }
 
 /// What `weir put` serves, HTTP clients read: content, ranges, conditions, directories, versions.
@@ -104,7 +103,7 @@ fn browser_reads_named_files() {
     let content = std::fs::read(host.path("site/big.bin")).unwrap();
     let site = host.path("site");
     let _put = router.put(&[site.to_str().unwrap(), "/web"]);
-    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+    let (_process, front) = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
 
     let whole = front.get("big.bin");
     assert_eq!((whole.status(), whole.body.len()), (200, content.len()));
@@ -150,7 +149,7 @@ fn version_in_url_is_immutable() {
     let router = Router::start(&host);
     let file = host.write("a.txt", b"text");
     let _put = router.put(&[file.to_str().unwrap(), "/web/a", "--version", "5"]);
-    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+    let (_process, front) = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
     let found = front.get("a/v=5");
     assert_eq!((found.status(), &found.body[..]), (200, &b"text"[..]));
     assert!(found.field("cache-control").contains("immutable"));
@@ -161,7 +160,7 @@ fn version_in_url_is_immutable() {
 fn paths_without_name_are_refused() {
     let host = Host::new();
     let router = Router::start(&host);
-    let front = Front::start(&host, &router.unix(), &[]);
+    let (_process, front) = Front::start(&host, &router.unix(), &[]);
     let long = "a".repeat(2100);
     for (path, status) in [
         ("/a/../b", 400),
@@ -176,8 +175,8 @@ fn paths_without_name_are_refused() {
         let answer = front.send_raw(request.as_bytes());
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
     }
-    let smuggled = "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\
-                    \r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n";
+    let smuggled = "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\
+                    Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n";
     let answer = front.send_raw(smuggled.as_bytes());
     assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
     let put = front.request("DELETE", "a", &[]);
@@ -252,7 +251,7 @@ fn status_and_redirects_pass() {
     assert_eq!((front.get("moved").status(), front.get("moved").field("location")), (301, "/new"));
     assert_eq!(front.get("none").status(), 404);
     let gone = server.requests().iter().filter(|request| request.target == "/gone").count();
-    assert_eq!(gone, 1, "a 410 that its server lets stores keep is asked for once");
+    assert_eq!(gone, 1, "a 410 that stores may keep is requested once");
 }
 
 /// No wrong byte ever leaves as if it were right.
@@ -272,7 +271,8 @@ fn broken_servers_never_look_right() {
         let (first, end) = range.unwrap_or((0, LEN));
         match (&request.target[..], start) {
             ("/breaks", 1..) => {
-                let head = "HTTP/1.1 206 Partial Content\r\nContent-Length: 1984000\r\nETag: \"a\"\r\n\
+                let head = "HTTP/1.1 206 Partial Content\r\nContent-Length: 1984000\r\n\
+                            ETag: \"a\"\r\n\
                             Content-Range: bytes 1984000-3967999/5000000\r\n\r\nshort";
                 let _ = stream.write_all(head.as_bytes());
             }
@@ -347,11 +347,10 @@ fn front_survives_restart_of_router() {
     let mut router = Router::start(&host);
     let file = host.write("a.txt", b"text");
     let _put = router.put(&[file.to_str().unwrap(), "/web/a"]);
-    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+    let (_process, front) = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
     assert_eq!(front.get("a").body, b"text");
     drop(router);
     router = Router::start(&host);
     wait_until("the front reaches the new router", || front.get("a").body == b"text");
     drop(router);
-    drop(front.process);
 }

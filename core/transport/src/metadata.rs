@@ -17,7 +17,7 @@
 //! | 0xF524 | `ContentDigest` | 32 bytes, the [`ContentDigest`] of the object |
 //! | 0xF528 | `NextSegment` | NNI; the object grows: number of the segment that is made next |
 //! | 0xF522 | `SignerCertificate` | a whole Data; its own name may lead nowhere from here |
-//! | 0xF52A | `HttpHead` | the head of the HTTP response whose body the object is; the gateway defines it |
+//! | 0xF52A | `HttpHead` | the head of the HTTP response with this body (gateway) |
 
 use alloc::vec::Vec;
 

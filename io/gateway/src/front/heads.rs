@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderValue};
 use http::{HeaderName, StatusCode};
 use lru::LruCache;
 use weir_face::unix_time_ms;
@@ -13,6 +13,7 @@ use weir_socket::{Consumer, SocketError};
 use weir_transport::Metadata;
 use weir_wire::Name;
 
+use super::fields::words;
 use crate::head::ResponseHead;
 
 /// Upper bound of names whose heads are known.
@@ -131,8 +132,8 @@ impl HeadSlot {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the later one of two heads. A client never gets an older version than before, whatever
-    /// store answers.
+    /// Keeps the later one of two heads. A client never gets an older version than before, from
+    /// any store.
     fn update(&self, found: Arc<Found>) -> Arc<Found> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let is_older = latest.as_ref().is_some_and(|latest| match latest.is_http {
@@ -289,11 +290,4 @@ fn is_disconnected(error: &SocketError) -> bool {
             | SocketError::RouterTimedOut(_)
             | SocketError::Refused(_)
     )
-}
-
-/// The values of a header that lists words, in lower case.
-pub(super) fn words(fields: &HeaderMap, name: &HeaderName) -> Vec<String> {
-    let values = fields.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    let words = values.flat_map(|value| value.split(',')).map(|word| word.trim().to_lowercase());
-    words.filter(|word| !word.is_empty()).collect()
 }

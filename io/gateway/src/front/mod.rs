@@ -6,6 +6,7 @@
 mod body;
 mod conditions;
 mod errors;
+mod fields;
 mod heads;
 mod http3;
 mod listing;

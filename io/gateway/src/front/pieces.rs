@@ -10,7 +10,7 @@
 //!    there is one; otherwise a new run starts.
 //! 3. It also adds the next two pieces, so that the run does not pause between pieces.
 //!
-//! A run never fetches a piece that nobody has added, so a client that reads slowly, or leaves,
+//! A run never fetches a piece that no cursor has added, so a client that reads slowly, or leaves,
 //! stops it. Only complete pieces are evicted, the one that was read longest ago first.
 
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{HeaderName, Method, Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use weir_socket::SocketError;
 use weir_wire::Name;
@@ -18,7 +18,8 @@ use weir_wire::Name;
 use super::Shared;
 use super::body::{Body, empty};
 use super::errors::Failure;
-use super::heads::{Found, HeadSource, words};
+use super::fields::words;
+use super::heads::{Found, HeadSource};
 use super::listing;
 use super::log::Access;
 use super::response;
@@ -195,7 +196,8 @@ fn variant(host: &HostConfig, request: &Parts, name: &Name, found: &Found) -> Op
     (!headers.is_empty()).then(|| name_with_headers(name, &headers))
 }
 
-/// A path with a slash at the end whose name nobody serves: the index or the listing of a directory.
+/// A path with a slash at the end whose name no producer serves: the index or the listing of a
+/// directory.
 async fn find_in_directory(
     shared: &Arc<Shared>,
     host: &HostConfig,
@@ -219,12 +221,5 @@ async fn find_in_directory(
     match host.listing {
         true => Ok(Answer::Listing(listing::page(&directory, &host.prefix, &entries))),
         false => Err(Failure::new(StatusCode::FORBIDDEN, "directories are not listed here")),
-    }
-}
-
-/// A header field of a response that the front makes itself.
-pub(super) fn set(fields: &mut HeaderMap, name: HeaderName, value: impl Into<String>) {
-    if let Ok(value) = HeaderValue::from_str(&value.into()) {
-        fields.insert(name, value);
     }
 }

@@ -13,9 +13,9 @@ use super::Shared;
 use super::body::{self, Body, Part};
 use super::conditions::{self, Outcome, Wanted};
 use super::errors::Failure;
+use super::fields::set;
 use super::heads::{Found, HeadSource};
 use super::log::Access;
-use super::request::set;
 use crate::names::name_of_path;
 
 /// Separates the parts of a response with several ranges. It contains a character that no base64

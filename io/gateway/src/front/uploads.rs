@@ -59,7 +59,13 @@ impl Uploads {
     ) -> Result<Self, SocketError> {
         consumer
             .set_options(ConsumerOptions { lifetime: LIFETIME, ..consumer.options().clone() })?;
-        let producer_options = ProducerOptions::default();
+        // Only the front itself may offer an upload, so stores must not answer for it later.
+        let never = Time { ns: 0 };
+        let producer_options = ProducerOptions {
+            freshness: never,
+            metadata_freshness: never,
+            ..ProducerOptions::default()
+        };
         let options = producer_options.publish_options();
         let (session, signer) = (session.clone(), identity.clone());
         // Connecting to the router blocks.

@@ -1,5 +1,6 @@
 //! Asks the server for a resource, and publishes what it sends, or why it fails.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,9 +26,10 @@ pub(super) enum Answer {
     Failed(Known),
 }
 
-/// A version whose body is still being received, from the second slice on.
+/// Slices of a version that are still being received.
 pub(super) struct Rest {
     pub(super) version: Arc<Version>,
+    pub(super) slices: Range<u64>,
     pub(super) body: Body,
 }
 
@@ -69,7 +71,7 @@ async fn ask_and_publish(
     if !first.is_empty() || is_whole {
         context.publish_slices(version, first).await?;
     }
-    let rest = rest.map(|body| Rest { version: version.clone(), body });
+    let rest = rest.map(|(slices, body)| Rest { version: version.clone(), slices, body });
     Ok((known, rest))
 }
 

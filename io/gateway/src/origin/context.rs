@@ -102,7 +102,8 @@ impl Context {
         let signed = version.clone();
         // It hashes megabytes.
         let sign = tokio::task::spawn_blocking(move || {
-            (signed.is_same_slice(slice, &content), signed.object.sign(slice, &content))
+            let digest = signed.object.content_digest(&content);
+            (signed.is_same_slice(slice, digest), signed.object.sign(slice, &content))
         });
         let (is_same, packets) = sign.await.map_err(|error| fails(&error))?;
         if !is_same {

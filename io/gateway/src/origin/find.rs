@@ -1,5 +1,6 @@
 //! Finds the current version of a resource: one request brings the head and the first bytes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -20,6 +21,8 @@ use super::upstream::Target;
 use super::version::Version;
 use crate::head::{HEAD_BYTES_MAX, ResponseHead};
 
+/// Above this size, the head is published before the content, if an entity tag gives the version.
+const HELD_BYTES_MAX: u64 = 64 << 10;
 /// Bytes of the first request: a slice of an object with a name of usual length.
 const FIRST_BYTES: u64 = 248 * 8000;
 /// Upper bound of a length that a server may state. Larger ones are errors.
@@ -52,8 +55,8 @@ pub(super) struct Question {
 pub(super) struct Found {
     pub(super) known: Known,
     pub(super) first: Bytes,
-    /// What is still to be received.
-    pub(super) rest: Option<Body>,
+    /// The slices that are still to be received, and their content.
+    pub(super) rest: Option<(Range<u64>, Body)>,
 }
 
 /// Asks the server until it has a usable response.
@@ -142,6 +145,14 @@ async fn partial(
     if range != (0..expected) || !is_whole && !validator.exists() {
         return Ok(None);
     }
+    if expected > HELD_BYTES_MAX && validator.is_strong() && !is_playlist(question) {
+        response.status = StatusCode::OK;
+        let known = known(context, question, &response, (validator, true), (total, None))?;
+        // A name of unusual length has smaller slices, which are requested one by one.
+        let is_slice = known.version.slice_bytes(0) as u64 == expected;
+        let rest = is_slice.then_some((0..1, response.body));
+        return Ok(Some(Found { known, first: Bytes::new(), rest }));
+    }
     let first = response.body.take(expected as usize).await?;
     if first.len() as u64 != expected {
         return Err(Problem::bad_gateway("The server sent less content than it announced."));
@@ -170,7 +181,8 @@ async fn whole(
         if first.len() != first_bytes {
             return Err(Problem::bad_gateway("The server sent less than it announced."));
         }
-        return Ok(Found { known, first, rest: Some(response.body) });
+        let rest = Some((1..known.version.object.slices(), response.body));
+        return Ok(Found { known, first, rest });
     }
     if response.length.is_some_and(|length| length > bytes_max) {
         return Err(too_long());
@@ -218,14 +230,18 @@ fn known(
         Some(version) => version.clone(),
         None => {
             let object = context.object(&question.object, number, size_bytes)?;
-            let is_playlist = Playlist::has_extension(&question.target.url);
-            let playlist = content.filter(|_| is_playlist).and_then(|it| Playlist::parse(it));
+            let content = content.filter(|_| is_playlist(question));
+            let playlist = content.and_then(|it| Playlist::parse(it));
             Arc::new(Version::new(number, object, (validator, has_ranges), playlist))
         }
     };
     set_freshness(context, &mut head, &response.fields, &version);
     check_head(&version, &head)?;
     Ok(Known { version, head })
+}
+
+fn is_playlist(question: &Question) -> bool {
+    Playlist::has_extension(&question.target.url)
 }
 
 fn validator_of(question: &Question, response: &Response) -> Validator {

@@ -121,6 +121,11 @@ impl Validator {
         self.etag.is_some() || self.modified.is_some()
     }
 
+    /// Whether equal validators mean equal bytes.
+    pub(super) fn is_strong(&self) -> bool {
+        self.strong_etag().is_some()
+    }
+
     fn strong_etag(&self) -> Option<&HeaderValue> {
         self.etag.as_ref().filter(|value| !value.as_bytes().starts_with(b"W/"))
     }

@@ -12,8 +12,11 @@ use http::StatusCode;
 use http::header::{self, HeaderMap};
 use tokio::sync::OwnedSemaphorePermit;
 
+/// Bytes of a slice of usual size.
+const SLICE_BYTES_MAX: usize = 2 << 20;
 /// How long a slice may take. No Interest waits for longer.
 pub(super) const SLICE_TIME: Duration = Duration::from_secs(60);
+
 /// Why there is no response that can be passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -143,7 +146,9 @@ impl Body {
         if self.rest.len() >= max {
             return Ok(self.rest.split_to(max));
         }
-        let mut taken = BytesMut::from(&self.rest[..]);
+        // One that is not known to be so long grows instead.
+        let mut taken = BytesMut::with_capacity(max.min(SLICE_BYTES_MAX));
+        taken.extend_from_slice(&self.rest);
         self.rest.clear();
         while taken.len() < max {
             let piece = tokio::time::timeout(self.timeout, self.pieces.next()).await;

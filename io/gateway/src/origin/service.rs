@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -295,15 +296,15 @@ impl Service {
             let (answer, rest) = ask(&context, &mut question).await;
             let Question { object, has_false_validators, .. } = question;
             let asked = Event::Asked { object: object.clone(), answer, has_false_validators };
-            let Some(Rest { version, body }) = rest else {
+            let Some(Rest { version, slices, body }) = rest else {
                 let _ = reporter.send(asked);
                 return;
             };
-            let job = SliceJob { object, version, slice: 1, reporter };
+            let job = SliceJob { object, version, slice: slices.start, reporter };
             // The stream first, so that waiting Interests find it.
             let wanted = job.begin_stream();
             let _ = job.reporter.send(asked);
-            let result = job.stream(&context, body, 1, wanted).await;
+            let result = job.stream(&context, body, slices, wanted).await;
             job.end(result);
         });
     }
@@ -474,7 +475,10 @@ impl SliceJob {
     async fn run(&self, context: &Context, target: &Target) -> Result<(), SliceError> {
         match fetch_slice(context, target, &self.version, self.slice).await? {
             SliceReply::Published => Ok(self.report(self.slice)),
-            SliceReply::Whole(body) => self.stream(context, body, 0, self.begin_stream()).await,
+            SliceReply::Whole(body) => {
+                let slices = 0..self.version.object.slices();
+                self.stream(context, body, slices, self.begin_stream()).await
+            }
         }
     }
 
@@ -486,15 +490,15 @@ impl SliceJob {
         wanted
     }
 
-    /// Publishes the slices of a body that begins with slice `next`.
+    /// Publishes a body that has these slices, from the slice of the job on.
     async fn stream(
         &self,
         context: &Context,
         body: Body,
-        next: u64,
+        slices: Range<u64>,
         wanted: watch::Receiver<u64>,
     ) -> Result<(), SliceError> {
-        let slices = (next, self.slice);
+        let slices = (slices, self.slice);
         stream_slices(context, &self.version, body, slices, wanted, |at| self.report(at)).await
     }
 

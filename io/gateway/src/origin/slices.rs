@@ -1,8 +1,10 @@
 //! Asks the server for slices of a known version.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::watch;
 
@@ -76,11 +78,7 @@ pub(super) async fn fetch_slice(
     }
 }
 
-async fn take_slice(
-    body: &mut Body,
-    version: &Version,
-    slice: u64,
-) -> Result<bytes::Bytes, Problem> {
+async fn take_slice(body: &mut Body, version: &Version, slice: u64) -> Result<Bytes, Problem> {
     let slice_bytes = version.slice_bytes(slice);
     let content = body.take(slice_bytes).await?;
     if content.len() != slice_bytes {
@@ -89,29 +87,50 @@ async fn take_slice(
     Ok(content)
 }
 
-/// Publishes the slices of a body as they arrive, from its `next` one. Those before `first` are
-/// only compared with what they were before. Ends after the last slice, or when no slice was wanted
-/// for a while.
+/// Publishes the slices of a body as they arrive. Those before `first` are only compared with what
+/// they were before. While one is signed, the next one is received. Ends after the last slice, or
+/// when no slice was wanted for a while.
 pub(super) async fn stream_slices(
     context: &Context,
     version: &Arc<Version>,
     mut body: Body,
-    (next, first): (u64, u64),
+    (slices, first): (Range<u64>, u64),
     mut wanted: watch::Receiver<u64>,
     mut on_slice: impl FnMut(u64),
 ) -> Result<(), SliceError> {
-    for slice in next..version.object.slices() {
-        let is_wanted = wanted.wait_for(|wanted| slice <= wanted.saturating_add(SLICES_AHEAD));
-        if !matches!(tokio::time::timeout(DEMAND_WAIT, is_wanted).await, Ok(Ok(_))) {
-            return Ok(());
+    let mut received: Option<(u64, Bytes)> = None;
+    for slice in slices {
+        let is_wanted = |wanted: &u64| slice <= wanted.saturating_add(SLICES_AHEAD);
+        let is_wanted_now = is_wanted(&wanted.borrow());
+        if !is_wanted_now {
+            // The reader of the last slice must not wait for the next one.
+            publish_received(context, version, received.take(), &mut on_slice).await?;
+            let waited = tokio::time::timeout(DEMAND_WAIT, wanted.wait_for(is_wanted)).await;
+            if !matches!(waited, Ok(Ok(_))) {
+                return Ok(());
+            }
         }
-        let content = take_slice(&mut body, version, slice).await?;
+        let publishing = publish_received(context, version, received.take(), &mut on_slice);
+        let (published, content) = tokio::join!(publishing, take_slice(&mut body, version, slice));
+        published?;
+        let content = content?;
         if slice >= first {
-            context.publish_slice(version, slice, content).await?;
-            on_slice(slice);
-        } else if !version.is_same_slice(slice, &content) {
+            received = Some((slice, content));
+        } else if !version.is_same_slice(slice, version.object.content_digest(&content)) {
             return Err(Problem::changed().into());
         }
     }
+    Ok(publish_received(context, version, received, &mut on_slice).await?)
+}
+
+async fn publish_received(
+    context: &Context,
+    version: &Arc<Version>,
+    received: Option<(u64, Bytes)>,
+    on_slice: &mut impl FnMut(u64),
+) -> Result<(), Problem> {
+    let Some((slice, content)) = received else { return Ok(()) };
+    context.publish_slice(version, slice, content).await?;
+    on_slice(slice);
     Ok(())
 }

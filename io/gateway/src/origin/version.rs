@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_security::sha256;
 use weir_socket::SlicedObject;
 
 use super::playlist::Playlist;
@@ -59,8 +58,7 @@ impl Version {
 
     /// Whether a slice has the content that it had before. If not, the server changes content
     /// without changing its validator.
-    pub(super) fn is_same_slice(&self, slice: u64, content: &[u8]) -> bool {
-        let digest = sha256(&[content]);
+    pub(super) fn is_same_slice(&self, slice: u64, digest: [u8; 32]) -> bool {
         let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
         *digests.entry(slice).or_insert(digest) == digest
     }

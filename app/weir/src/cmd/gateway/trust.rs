@@ -1,4 +1,4 @@
-//! Whom a front trusts: as `weir get` does, for all its requests together.
+//! The signers that a front trusts: those of `weir get`, for all its requests together.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
