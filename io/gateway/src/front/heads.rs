@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -217,7 +218,7 @@ impl Heads {
         }
         let arrival_ms = unix_time_ms();
         let requested = Instant::now();
-        match self.request(object).await {
+        match self.request(object, 0..0).await {
             Ok(metadata) => {
                 let found = Arc::new(Found::new(metadata, requested)?);
                 let is_new = found.head.received_ms + FROM_ORIGIN_MS >= arrival_ms;
@@ -259,7 +260,8 @@ impl Heads {
     /// # Errors
     /// The version cannot be found.
     pub(super) async fn find_exact(&self, versioned: &Name) -> Result<Arc<Found>, SocketError> {
-        let metadata = self.request(versioned).await?;
+        // Without metadata, only its content shows that it exists.
+        let metadata = self.request(versioned, 0..1).await?;
         Ok(Arc::new(Found::new(metadata, Instant::now())?))
     }
 
@@ -268,11 +270,16 @@ impl Heads {
         self.slots().pop(object);
     }
 
-    /// Fetches metadata only: of no bytes of the content.
-    async fn request(&self, name: &Name) -> Result<Metadata, SocketError> {
-        let mut reader = self.consumer.fetch_range(name, 0..0)?;
-        let found =
-            poll_fn(|context| reader.poll_metadata(context).map(|metadata| metadata.cloned()));
+    /// Fetches metadata, and these bytes of the content.
+    async fn request(&self, name: &Name, bytes: Range<u64>) -> Result<Metadata, SocketError> {
+        let has_bytes = !bytes.is_empty();
+        let mut reader = self.consumer.fetch_range(name, bytes)?;
+        let found = async {
+            if has_bytes {
+                poll_fn(|context| reader.poll_fill_buf(context).map_ok(drop)).await?;
+            }
+            poll_fn(|context| reader.poll_metadata(context).map(|found| found.cloned())).await
+        };
         match tokio::time::timeout(self.timeout, found).await {
             Ok(found) => found,
             Err(_) => Err(SocketError::TimedOut(name.clone())),
