@@ -395,6 +395,10 @@ impl<'a> Builder<'a> {
                 return Err(self.tree.error(&format!("{}.of", group.path), message));
             };
             let prefixes = self.prefixes.get(&of.id).cloned().unwrap_or_default();
+            if group.is_player() != of.live.is_some() {
+                let message = "`live` of a consumer needs `live` of its producer, and the reverse";
+                return Err(self.tree.error(&group.path, message));
+            }
             // Consumers take the first `spread` producers in turn, or all of them.
             let turns = group.spread.unwrap_or(prefixes.len() as u64);
             if turns > prefixes.len() as u64 {

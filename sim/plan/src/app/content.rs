@@ -1,11 +1,13 @@
 //! Generates the Data of a collection on request.
 
-use weir_base::{Packet, Pool};
+use std::collections::BTreeSet;
+
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_security::sha256;
 use weir_transport::{Answer, ObjectId, SegmentTemplate, Source};
-use weir_wire::{InterestView, Name, SignatureInfo, signature_type};
+use weir_wire::{InterestView, Name, NameView, SignatureInfo, signature_type};
 
-use crate::workload::Collection;
+use crate::workload::{Collection, LiveChannels};
 
 /// Generates Data with a NullSignature.
 #[derive(Clone, Debug)]
@@ -16,6 +18,18 @@ pub(super) struct Content {
     current: Option<u64>,
     /// The value of its name, kept to reuse its memory.
     name: Vec<u8>,
+    live: LiveState,
+}
+
+/// What a server of live channels knows. It stands for an HTTP server and the output buffer in
+/// front of it, which holds segments of video from their first request until they leave.
+#[derive(Clone, Debug, Default)]
+struct LiveState {
+    now: Instant,
+    /// Segments of video in the buffer.
+    buffered: BTreeSet<u64>,
+    /// Requests to the server since they were last taken.
+    requests: u64,
 }
 
 impl Content {
@@ -23,7 +37,18 @@ impl Content {
     pub(super) fn new(collection: Collection, freshness_ms: u64) -> Self {
         let info = SignatureInfo::new(signature_type::NULL);
         let template = SegmentTemplate::new(Name::new().as_view(), freshness_ms, 0, &info);
-        Self { collection, template, current: None, name: Vec::new() }
+        let live = LiveState::default();
+        Self { collection, template, current: None, name: Vec::new(), live }
+    }
+
+    /// Sets the time, which decides what exists of live channels.
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.live.now = now;
+    }
+
+    /// Requests to the server of live channels since the last call.
+    pub(super) fn take_requests(&mut self) -> u64 {
+        std::mem::take(&mut self.live.requests)
     }
 
     pub(super) fn collection(&self) -> &Collection {
@@ -51,14 +76,53 @@ impl Content {
     }
 }
 
+impl LiveState {
+    /// Counts a request for a segment of video that is not in the buffer.
+    fn fetch(&mut self, channels: &LiveChannels, object: u64) {
+        if self.buffered.insert(object) {
+            self.requests += 1;
+            self.buffered = self.buffered.split_off(&channels.oldest_object(self.now));
+        }
+    }
+
+    /// The playlist that an Interest requests. Each such Interest is a request to the server.
+    /// Routers may answer with the packet until the playlist changes.
+    fn playlist(&mut self, channels: &LiveChannels, name: NameView<'_>) -> Option<Packet> {
+        let stream = channels.stream_of(name)?;
+        self.requests += 1;
+        let (name, content) = channels.playlist_packet(stream, channels.newest(stream, self.now));
+        let freshness_ms = channels.fresh_ns(stream, self.now) / NS_PER_MS;
+        let info = SignatureInfo::new(signature_type::NULL);
+        let template = SegmentTemplate::new(name.as_view().parent(), freshness_ms, 0, &info);
+        let mut packet = vec![0; template.frame(0, content.len(), 0).len];
+        let frame = template.write(0, content.len(), &[], &mut packet);
+        packet[frame.content].copy_from_slice(&content);
+        packet.truncate(frame.len);
+        Some(packet.into())
+    }
+}
+
 impl Source for Content {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
-        let parsed = self.collection.naming().parse(interest.name.value()).filter(|parsed| {
-            parsed.object < self.collection.object_count()
-                && parsed.segment < self.collection.shape(parsed.object).segments
+        let Self { collection, live, .. } = self;
+        let channels = collection.live();
+        if let Some(channels) = channels
+            && let Some(packet) = live.playlist(channels, interest.name)
+        {
+            return Answer::Packet(packet);
+        }
+        let parsed = collection.naming().parse(interest.name.value()).filter(|parsed| {
+            let exists = match channels {
+                Some(channels) => channels.has(parsed.object, live.now),
+                None => parsed.object < collection.object_count(),
+            };
+            exists && parsed.segment < collection.shape(parsed.object).segments
         });
         match parsed {
             Some(parsed) => {
+                if let Some(channels) = channels {
+                    live.fetch(channels, parsed.object);
+                }
                 Answer::Segment { object: ObjectId(parsed.object), segment: parsed.segment }
             }
             None => Answer::NotFound,
