@@ -121,8 +121,8 @@ pub enum EventKind {
         /// Bytes of the whole Data packet.
         packet_bytes: u32,
     },
-    /// A producer of live channels got Interests that its output buffer could not answer. Each of
-    /// these is one request to the server behind it.
+    /// A producer of live channels got Interests for a playlist, or for the first packet of a
+    /// segment of video. Each stands for one request to an HTTP server.
     ServerRequests { count: u64 },
     /// A producer of live channels sent Data.
     ServerSent { packet_bytes: u64 },

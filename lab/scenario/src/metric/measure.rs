@@ -169,8 +169,8 @@ measures! {
     /// final rate. The rate is a mean over ten sampling periods; the final rate is the mean of the
     /// second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
-    /// Requests to servers of live channels, over time: those that no router and no output buffer
-    /// of a producer answered.
+    /// Requests that reach servers of live channels, over time: for a playlist, or for a segment of
+    /// video.
     ServerRequests = "server-requests", "Requests at the server", "/s";
     /// Bytes of Data that producers of live channels sent, as a fraction of those that all players
     /// received.

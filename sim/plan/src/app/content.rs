@@ -1,7 +1,5 @@
 //! Generates the Data of a collection on request.
 
-use std::collections::BTreeSet;
-
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_security::sha256;
 use weir_transport::{Answer, ObjectId, SegmentTemplate, Source};
@@ -21,14 +19,12 @@ pub(super) struct Content {
     live: LiveState,
 }
 
-/// What a server of live channels knows. It stands for an HTTP server and the output buffer in
-/// front of it, which holds segments of video from their first request until they leave.
+/// State of a server of live channels.
 #[derive(Clone, Debug, Default)]
 struct LiveState {
     now: Instant,
-    /// Segments of video in the buffer.
-    buffered: BTreeSet<u64>,
-    /// Requests to the server since they were last taken.
+    /// Requests since they were last taken: Interests for a playlist, or for the first packet of a
+    /// segment of video.
     requests: u64,
 }
 
@@ -46,7 +42,7 @@ impl Content {
         self.live.now = now;
     }
 
-    /// Requests to the server of live channels since the last call.
+    /// Requests to a server of live channels since the last call.
     pub(super) fn take_requests(&mut self) -> u64 {
         std::mem::take(&mut self.live.requests)
     }
@@ -77,16 +73,7 @@ impl Content {
 }
 
 impl LiveState {
-    /// Counts a request for a segment of video that is not in the buffer.
-    fn fetch(&mut self, channels: &LiveChannels, object: u64) {
-        if self.buffered.insert(object) {
-            self.requests += 1;
-            self.buffered = self.buffered.split_off(&channels.oldest_object(self.now));
-        }
-    }
-
-    /// The playlist that an Interest requests. Each such Interest is a request to the server.
-    /// Routers may answer with the packet until the playlist changes.
+    /// The playlist that an Interest requests. Routers may answer with it until it changes.
     fn playlist(&mut self, channels: &LiveChannels, name: NameView<'_>) -> Option<Packet> {
         let stream = channels.stream_of(name)?;
         self.requests += 1;
@@ -120,9 +107,7 @@ impl Source for Content {
         });
         match parsed {
             Some(parsed) => {
-                if let Some(channels) = channels {
-                    live.fetch(channels, parsed.object);
-                }
+                live.requests += u64::from(parsed.segment == 0);
                 Answer::Segment { object: ObjectId(parsed.object), segment: parsed.segment }
             }
             None => Answer::NotFound,
