@@ -666,16 +666,6 @@ impl Observer for Collector {
                 self.sample(M::DownloadTime, began_ns, node, *elapsed_ns as f64 / 1e9);
             }
             EventKind::ObjectFailed { .. } => self.amount(M::ObjectsFailed, t, node, 1.0),
-            EventKind::ChannelWatched { channel } => self.channels(t, Some((node, *channel))),
-            EventKind::PlaylistReceived { packet_bytes, .. } => {
-                self.share(M::ServerShare, t, node, 0.0, f64::from(*packet_bytes));
-            }
-            EventKind::ServerRequests { count } => {
-                self.amount(M::ServerRequests, t, node, *count as f64);
-            }
-            EventKind::ServerSent { packet_bytes } => {
-                self.share(M::ServerShare, t, node, *packet_bytes as f64, 0.0);
-            }
             EventKind::Window { window, outstanding } => {
                 self.sample(M::Window, t, node, *window);
                 self.sample(M::Outstanding, t, node, f64::from(*outstanding));
@@ -695,12 +685,30 @@ impl Observer for Collector {
             &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
                 self.link(t, node, link, LinkTraffic { bytes, frames, dropped, waiting_bytes });
             }
-            _ => {}
+            other => self.live(t, node, other),
         }
     }
 }
 
 impl Collector {
+    /// Events of live channels.
+    fn live(&mut self, at_ns: u64, node: u32, kind: &EventKind) {
+        use Measure as M;
+        match kind {
+            EventKind::ChannelWatched { channel } => self.channels(at_ns, Some((node, *channel))),
+            EventKind::PlaylistReceived { packet_bytes, .. } => {
+                self.share(M::ServerShare, at_ns, node, 0.0, f64::from(*packet_bytes));
+            }
+            EventKind::ServerRequests { count } => {
+                self.amount(M::ServerRequests, at_ns, node, *count as f64);
+            }
+            EventKind::ServerSent { packet_bytes } => {
+                self.share(M::ServerShare, at_ns, node, *packet_bytes as f64, 0.0);
+            }
+            _ => {}
+        }
+    }
+
     /// Interests wait for reads, or before a blocking store. Both are sampled together, in this
     /// order.
     fn disk_queue(&mut self, at_ns: u64, node: u32, queue: Queue, packets: u32) {

@@ -432,8 +432,8 @@ impl ConsumerTable {
                 "a consumer has either a `rate` or a `window`; remove one of them",
             )),
             (None, None) => Err(context.refuse(
-                "does not say what it requests; write rate = \"1kpps\", window = 16, objects = true \
-                 or live = {}",
+                "does not say what it requests; write rate = \"1kpps\", window = 16, objects = \
+                 true, or `live` for a player of live channels",
             )),
         }
     }
