@@ -92,7 +92,7 @@ struct Viewers {
     channels: BTreeMap<u32, u64>,
     /// The number of players of each channel that is watched.
     watched: BTreeMap<u64, u32>,
-    /// Since when there are so many channels.
+    /// When the channels last changed.
     since_ns: u64,
 }
 
