@@ -19,6 +19,7 @@ fn plan(rate_hz: f64) -> Plan {
         popularity: Popularity::Sequential { objects: 1000 },
         sizes: Sizes::Fixed { bytes: 100 },
         segment_bytes: 100,
+        live: None,
     };
     let demand = Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz } };
     let consumer = ConsumerPlan::new(names.clone(), demand);

@@ -4,8 +4,8 @@ pub(crate) mod controller;
 mod faults;
 mod routes;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use weir_base::Rng;
@@ -35,6 +35,7 @@ pub(crate) struct Builder<'a> {
     pub(crate) topology: Topology,
     seed: u64,
     pub(crate) nodes: Vec<NodePlan>,
+    names: BTreeSet<String>,
     pub(crate) links: Vec<LinkPlan>,
     pub(crate) routes: Vec<RoutePlan>,
     pub(crate) groups: BTreeMap<String, Vec<usize>>,
@@ -65,6 +66,7 @@ impl<'a> Builder<'a> {
             tree,
             seed,
             nodes: Vec::new(),
+            names: BTreeSet::new(),
             links: Vec::new(),
             routes: Vec::new(),
             groups: BTreeMap::new(),
@@ -112,6 +114,7 @@ impl<'a> Builder<'a> {
             if self.router_of[node].is_some() {
                 let name = self.topology.nodes()[node].name.clone();
                 indices.push(self.nodes.len());
+                self.names.insert(name.clone());
                 self.nodes.push(NodePlan { name, role: Role::Router(settings.plan.clone()) });
                 self.settings.push(settings);
             }
@@ -260,7 +263,7 @@ impl<'a> Builder<'a> {
             (router, self.host_links[own].clone())
         };
         let at = self.router_of[router].unwrap_or_default();
-        if self.nodes.iter().any(|other| other.name == app.name) {
+        if !self.names.insert(app.name.clone()) {
             let message = format!(
                 "two nodes would have the name \"{}\"; give the group another `id`",
                 app.name
@@ -395,6 +398,10 @@ impl<'a> Builder<'a> {
                 return Err(self.tree.error(&format!("{}.of", group.path), message));
             };
             let prefixes = self.prefixes.get(&of.id).cloned().unwrap_or_default();
+            if group.is_player() != of.live.is_some() {
+                let message = "`live` of a consumer needs `live` of its producer, and the reverse";
+                return Err(self.tree.error(&group.path, message));
+            }
             // Consumers take the first `spread` producers in turn, or all of them.
             let turns = group.spread.unwrap_or(prefixes.len() as u64);
             if turns > prefixes.len() as u64 {

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use weir_plan::workload::{Arrivals, Demand, Popularity};
+use weir_plan::workload::{Arrivals, Demand, LivePlan, Popularity, QualityChoice, Sizes};
 use weir_plan::{Fault, Role, Transport};
 
 use super::*;
@@ -610,4 +610,35 @@ fn shared_disks_must_agree() {
     assert!(error.to_string().contains("are not retransmitted"), "{error}");
     let error = with_disk("rate = \"1kpps\"\ndecrease_interval = \"50ms\"").unwrap_err();
     assert!(error.to_string().contains("only a `controller` decreases its window"), "{error}");
+}
+
+#[test]
+fn reads_live_channels_and_players() {
+    let server = "live = { segment = \"2s\", rates = [\"8kbit/s\", \"1Mbit/s\"] }";
+    let player = "live = { switch = \"10min\", quality = \"drawn\" }";
+    let with = |server: &str, player: &str| {
+        read(&GOOD.replace("size = \"10kB\"", server).replace("rate = \"100pps\"", player))
+    };
+    let experiment = with(server, player).expect("right");
+    let plan = experiment.prepare(&experiment.points[0], 1).expect("a plan").plan;
+    let Role::Producer(producer) = &plan.nodes[3].role else { panic!("p is a producer") };
+    let live = Some(LivePlan { segment_ns: 2_000_000_000, listed: 5 });
+    assert_eq!(producer.names.live, live);
+    assert_eq!(producer.names.sizes, Sizes::List { bytes: [2000, 250_000].into() });
+    let Role::Consumer(consumer) = &plan.nodes[4].role else { panic!("c is a player") };
+    assert_eq!(consumer.names.live, live);
+    let Demand::Live { switch_ns, quality, .. } = consumer.demand else { panic!("a player") };
+    assert_eq!((switch_ns, quality), (600_000_000_000, QualityChoice::Drawn));
+    let unsorted = server.replace("8kbit/s", "8Mbit/s");
+    for (server, player, wanted) in [
+        (server, "rate = \"100pps\"", "needs `live` of its producer"),
+        ("size = \"10kB\"", player, "needs `live` of its producer"),
+        (&unsorted, player, "lowest first"),
+        (&format!("size = \"10kB\"\n{server}"), player, "remove `size`"),
+        (server, &format!("count = 3\n{player}"), "excludes `objects`, `rate` and `count`"),
+    ] {
+        let error = with(server, player).expect_err(wanted);
+        assert!(error.to_string().contains(wanted), "{error}");
+        assert!(error.line.is_some(), "{error}");
+    }
 }

@@ -111,6 +111,21 @@ pub enum EventKind {
         /// Bytes queued at the sender's face and before the link. Only the simulator knows them.
         waiting_bytes: u64,
     },
+    /// A player of live channels began to watch a channel.
+    ChannelWatched { channel: u64 },
+    /// A player received the playlist of a stream of a live channel.
+    PlaylistReceived {
+        stream: u64,
+        /// Number of the newest segment that it lists.
+        newest: u64,
+        /// Bytes of the whole Data packet.
+        packet_bytes: u32,
+    },
+    /// A producer of live channels got Interests for a playlist, or for the first packet of a
+    /// segment of video. Each stands for one request to an HTTP server.
+    ServerRequests { count: u64 },
+    /// A producer of live channels sent Data.
+    ServerSent { packet_bytes: u64 },
     /// A planned fault began or ended.
     FaultChanged {
         /// Index in [`Plan::faults`](crate::Plan::faults).
@@ -164,6 +179,12 @@ impl EventKind {
                 mix(&[13, link.into(), frames, bytes, dropped, waiting_bytes]);
             }
             Self::FaultChanged { fault, begins } => mix(&[14, fault.into(), begins.into()]),
+            Self::ChannelWatched { channel } => mix(&[16, channel]),
+            Self::PlaylistReceived { stream, newest, packet_bytes } => {
+                mix(&[17, stream, newest, packet_bytes.into()]);
+            }
+            Self::ServerRequests { count } => mix(&[18, count]),
+            Self::ServerSent { packet_bytes } => mix(&[19, packet_bytes]),
         }
     }
 }

@@ -51,6 +51,7 @@ pub(crate) struct Collector {
     /// For each consumer, the producer whose names it requests.
     content: Vec<usize>,
     spreads: BTreeMap<(usize, u64), ObjectSpread>,
+    viewers: Viewers,
     duration_ns: u64,
     warm_up_ns: u64,
     bin_ns: u64,
@@ -82,6 +83,17 @@ struct ObjectSpread {
     last_ns: u64,
     waiting: BTreeSet<u32>,
     done: BTreeSet<u32>,
+}
+
+/// Who watches which live channel.
+#[derive(Default)]
+struct Viewers {
+    /// The channel of each player.
+    channels: BTreeMap<u32, u64>,
+    /// The number of players of each channel that is watched.
+    watched: BTreeMap<u64, u32>,
+    /// When the channels last changed.
+    since_ns: u64,
 }
 
 struct Meter {
@@ -263,6 +275,7 @@ impl Collector {
             capacities: capacities(plan),
             paths: BTreeMap::new(),
             spreads: BTreeMap::new(),
+            viewers: Viewers::default(),
             duration_ns: plan.duration_ns,
             warm_up_ns,
             bin_ns,
@@ -417,10 +430,32 @@ impl Collector {
         }
     }
 
+    /// Counts the channels that were watched until now, weighted by time. Then `change` is made.
+    fn channels(&mut self, at_ns: u64, change: Option<(u32, u64)>) {
+        let over = SamplePeriod { from_ns: self.viewers.since_ns, to_ns: at_ns };
+        let amount = self.viewers.watched.len() as f64 * over.length_ns() as f64 / 1e9;
+        if let Some(&player) = self.viewers.channels.keys().next() {
+            self.spread(Measure::ChannelsWatched, over, player, Amount::of(amount));
+        }
+        let Viewers { channels, watched, since_ns } = &mut self.viewers;
+        *since_ns = at_ns;
+        let Some((player, channel)) = change else { return };
+        *watched.entry(channel).or_default() += 1;
+        if let Some(left) = channels.insert(player, channel)
+            && let Some(count) = watched.get_mut(&left)
+        {
+            *count -= 1;
+            if *count == 0 {
+                watched.remove(&left);
+            }
+        }
+    }
+
     /// Computes the numbers. No event may follow.
     #[must_use]
     pub(crate) fn finish(mut self) -> Measured {
         let settled = self.buffered_events.take().map(|events| self.settle(&events));
+        self.channels(self.duration_ns, None);
         let spreads = std::mem::take(&mut self.spreads);
         // An object counts only if every consumer that requested it has received it.
         for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {
@@ -599,6 +634,7 @@ impl Observer for Collector {
                 self.amount(M::Goodput, t, node, f64::from(*content_bytes) * 8.0);
                 self.received(t, node, f64::from(*content_bytes));
                 self.amount(M::Throughput, t, node, f64::from(*packet_bytes) * 8.0);
+                self.share(M::ServerShare, t, node, 0.0, f64::from(*packet_bytes));
                 self.amount(M::DataRate, t, node, 1.0);
                 self.share(M::Loss, t, node, 0.0, 1.0);
                 self.share(M::NackShare, t, node, 0.0, 1.0);
@@ -649,12 +685,30 @@ impl Observer for Collector {
             &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
                 self.link(t, node, link, LinkTraffic { bytes, frames, dropped, waiting_bytes });
             }
-            _ => {}
+            other => self.live(t, node, other),
         }
     }
 }
 
 impl Collector {
+    /// Events of live channels.
+    fn live(&mut self, at_ns: u64, node: u32, kind: &EventKind) {
+        use Measure as M;
+        match kind {
+            EventKind::ChannelWatched { channel } => self.channels(at_ns, Some((node, *channel))),
+            EventKind::PlaylistReceived { packet_bytes, .. } => {
+                self.share(M::ServerShare, at_ns, node, 0.0, f64::from(*packet_bytes));
+            }
+            EventKind::ServerRequests { count } => {
+                self.amount(M::ServerRequests, at_ns, node, *count as f64);
+            }
+            EventKind::ServerSent { packet_bytes } => {
+                self.share(M::ServerShare, at_ns, node, *packet_bytes as f64, 0.0);
+            }
+            _ => {}
+        }
+    }
+
     /// Interests wait for reads, or before a blocking store. Both are sampled together, in this
     /// order.
     fn disk_queue(&mut self, at_ns: u64, node: u32, queue: Queue, packets: u32) {

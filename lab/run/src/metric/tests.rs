@@ -123,6 +123,35 @@ fn rates_cover_the_measured_time() {
 }
 
 #[test]
+fn live_channels_and_their_server() {
+    let metrics = metrics_of(
+        "[[metric]]\nid = \"watched\"\nmeasure = \"channels-watched\"\n\
+         [[metric]]\nid = \"requests\"\nmeasure = \"server-requests\"\n\
+         [[metric]]\nid = \"share\"\nmeasure = \"server-share\"\n",
+    );
+    let watches = |channel| EventKind::ChannelWatched { channel };
+    let playlist = EventKind::PlaylistReceived { stream: 0, newest: 1, packet_bytes: 500 };
+    let events = [
+        (S, 0, watches(3)),
+        (S, 2, EventKind::ServerRequests { count: 3 }),
+        (2 * S, 1, watches(3)),
+        (3 * S, 2, EventKind::ServerRequests { count: 4 }),
+        (3 * S, 2, EventKind::ServerSent { packet_bytes: 500 }),
+        (4 * S, 0, watches(5)),
+        (5 * S, 0, data(900, 1)),
+        (5 * S, 1, data(900, 1)),
+        (5 * S, 1, playlist),
+        (6 * S, 1, watches(5)),
+        (7 * S, 2, EventKind::ServerRequests { count: 4 }),
+    ];
+    let values = measure(&metrics, 2 * S, &events).values;
+    // Two channels from 4 to 6 s, one in the other 6 of 8 s.
+    assert_eq!(values["watched"], Some(1.25));
+    assert_eq!(values["requests"], Some(1.0));
+    assert_eq!(values["share"], Some(20.0));
+}
+
+#[test]
 fn statistics_of_samples() {
     let text = |statistic: &str| {
         format!(

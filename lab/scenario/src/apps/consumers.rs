@@ -8,7 +8,8 @@ use weir_base::Rng;
 use weir_base::units::{Frequency, Time};
 use weir_baselines::controllers::CONTROLLERS;
 use weir_plan::workload::{
-    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, Trace, WorkloadError,
+    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, QualityChoice, Trace,
+    WorkloadError,
 };
 use weir_transport::{CHUNK_SEGMENTS_MAX, Controller, ControllerError, HoldingsMode, PathSchedule};
 
@@ -49,6 +50,7 @@ pub(crate) struct ConsumerTable {
     count: Option<NonZeroU64>,
     #[serde(default)]
     objects: bool,
+    live: Option<PlayerTable>,
     controller: Option<String>,
     start: Option<Time>,
     stagger: Option<Time>,
@@ -68,6 +70,15 @@ pub(crate) struct ConsumerTable {
     /// Further links, to other nodes than `at`.
     #[serde(default)]
     path: Vec<PathTable>,
+}
+
+/// `live`: players of live channels.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+struct PlayerTable {
+    /// How long a player watches a channel.
+    switch: Time,
+    quality: QualityChoice,
 }
 
 /// `[[consumer.path]]`.
@@ -387,9 +398,17 @@ impl ConsumerTable {
                 context.error("controller", message)
             })?;
         }
+        let controller = self.controller.clone();
+        let controller = controller.unwrap_or_else(|| Controller::default().to_string());
+        if let Some(PlayerTable { switch, quality }) = &self.live {
+            if self.objects || arrivals.is_some() || count.is_some() {
+                let message = "excludes `objects`, `rate` and `count`; remove them";
+                return Err(context.error("live", message));
+            }
+            let (switch_ns, quality) = (switch.ns, *quality);
+            return Ok(Demand::Live { switch_ns, quality, controller, window });
+        }
         if self.objects {
-            let controller = self.controller.clone();
-            let controller = controller.unwrap_or_else(|| Controller::default().to_string());
             return Ok(Demand::Objects { arrivals, count, controller, window });
         }
         if let Some(controller) = self.controller.clone() {
@@ -413,8 +432,8 @@ impl ConsumerTable {
                 "a consumer has either a `rate` or a `window`; remove one of them",
             )),
             (None, None) => Err(context.refuse(
-                "does not say what it requests; write rate = \"1kpps\", window = 16 or objects = \
-                 true",
+                "does not say what it requests; write rate = \"1kpps\", window = 16, objects = \
+                 true, or `live` for a player of live channels",
             )),
         }
     }
@@ -469,6 +488,11 @@ impl ConsumerTable {
 }
 
 impl ConsumerGroup {
+    /// Whether its consumers are players of live channels.
+    pub(crate) fn is_player(&self) -> bool {
+        matches!(self.demand, Demand::Live { .. })
+    }
+
     /// The plan of the `index`-th consumer, which requests the content of the producer of `prefix`.
     pub(crate) fn plan(
         &self,

@@ -4,8 +4,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer};
-use weir_base::units::{Size, Time, parse_bytes};
-use weir_plan::workload::{Names, Popularity, ProducerPlan, Sizes};
+use weir_base::NS_PER_S;
+use weir_base::units::{Rate, Size, Time, parse_bytes};
+use weir_plan::workload::{LivePlan, Names, Popularity, ProducerPlan, Sizes};
 
 use super::GroupContext;
 use crate::document::{ScenarioError, Tree, texts};
@@ -14,6 +15,8 @@ use crate::links::{LinkSettings, LinkTable};
 
 /// Maximum content bytes of a packet, which has at most 8,800 bytes.
 const SEGMENT_BYTES_MAX: u64 = 8_192;
+/// Segments in a playlist of a live channel, as of nginx-rtmp (10 s of 2 s).
+const LISTED: u64 = 5;
 
 /// `[[producer]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,12 +31,41 @@ pub(crate) struct ProducerTable {
     objects: Option<NonZeroU64>,
     size: Option<SizeText>,
     sizes_file: Option<String>,
+    live: Option<LiveTable>,
     #[serde(deserialize_with = "segment")]
     segment: u32,
     #[serde(default)]
     components: u32,
     freshness: Option<Time>,
     delay: Option<Time>,
+}
+
+/// `live`: the objects are live channels.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+struct LiveTable {
+    /// Length of a segment of video.
+    segment: Time,
+    /// Bit rates of the qualities, lowest first.
+    rates: Vec<Rate>,
+    /// Segments in a playlist.
+    listed: Option<NonZeroU64>,
+}
+
+impl LiveTable {
+    /// Bytes of a segment of video in each quality.
+    fn sizes(&self, place: &GroupContext<'_>) -> Result<Sizes, ScenarioError> {
+        let bytes = |rate: &Rate| {
+            let bits = u128::from(rate.bps) * u128::from(self.segment.ns) / u128::from(NS_PER_S);
+            (bits / 8) as u64
+        };
+        let bytes: Vec<u64> = self.rates.iter().map(bytes).collect();
+        if bytes.is_empty() || bytes.contains(&0) || !bytes.is_sorted() {
+            let message = "needs `rates` of at least one byte a segment, lowest first";
+            return Err(place.error("live", message));
+        }
+        Ok(Sizes::List { bytes: bytes.into() })
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -80,6 +112,7 @@ pub(crate) struct ProducerGroup {
     components: u32,
     freshness_ms: u64,
     delay_ns: u64,
+    pub(crate) live: Option<LivePlan>,
 }
 
 pub(crate) fn producers(
@@ -113,11 +146,22 @@ impl ProducerTable {
             components: self.components,
             freshness_ms: self.freshness.map_or(3_600_000, |time| time.ns / 1_000_000),
             delay_ns: self.delay.map_or(0, |time| time.ns),
+            live: self.live.as_ref().map(|live| LivePlan {
+                segment_ns: live.segment.ns,
+                listed: live.listed.map_or(LISTED, NonZeroU64::get),
+            }),
             path: place.path.clone(),
         })
     }
 
     fn sizes(&self, place: &GroupContext<'_>) -> Result<Sizes, ScenarioError> {
+        if let Some(live) = &self.live {
+            if self.size.is_some() || self.sizes_file.is_some() {
+                let message = "gives the sizes; remove `size` and `sizes_file`";
+                return Err(place.error("live", message));
+            }
+            return live.sizes(place);
+        }
         match (&self.size, &self.sizes_file) {
             (Some(_), Some(_)) => {
                 Err(place.error("sizes_file", "both `size` and `sizes_file` are set; remove one"))
@@ -188,6 +232,7 @@ impl ProducerGroup {
             popularity,
             sizes: self.sizes.clone(),
             segment_bytes: self.segment_bytes,
+            live: self.live.clone(),
         }
     }
 

@@ -169,6 +169,14 @@ measures! {
     /// final rate. The rate is a mean over ten sampling periods; the final rate is the mean of the
     /// second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
+    /// Requests that reach servers of live channels, over time: for a playlist, or for a segment of
+    /// video.
+    ServerRequests = "server-requests", "Requests at the server", "/s";
+    /// Bytes of Data that producers of live channels sent, as a fraction of those that all players
+    /// received.
+    ServerShare = "server-share", "Traffic served by the server", "%";
+    /// Live channels watched at the same time, mean over time.
+    ChannelsWatched = "channels-watched", "Channels watched", "";
     /// Of a trial: time from the request of one packet until it is verified, or from a message
     /// until it returns.
     AnswerTime = "answer-time", "Time to an answer", "s";
@@ -269,6 +277,7 @@ impl Measure {
             | Self::MessageCpu
             | Self::JoinInterests
             | Self::LinkLoad
+            | Self::ServerShare
             | Self::LinkLoss => MeasureKind::Ratio,
             _ => MeasureKind::Rate,
         }

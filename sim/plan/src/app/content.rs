@@ -1,11 +1,11 @@
 //! Generates the Data of a collection on request.
 
-use weir_base::{Packet, Pool};
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_security::sha256;
 use weir_transport::{Answer, ObjectId, SegmentTemplate, Source};
-use weir_wire::{InterestView, Name, SignatureInfo, signature_type};
+use weir_wire::{InterestView, Name, NameView, SignatureInfo, signature_type};
 
-use crate::workload::Collection;
+use crate::workload::{Collection, LiveChannels};
 
 /// Generates Data with a NullSignature.
 #[derive(Clone, Debug)]
@@ -16,6 +16,16 @@ pub(super) struct Content {
     current: Option<u64>,
     /// The value of its name, kept to reuse its memory.
     name: Vec<u8>,
+    live: LiveState,
+}
+
+/// State of a server of live channels.
+#[derive(Clone, Debug, Default)]
+struct LiveState {
+    now: Instant,
+    /// Requests since they were last taken: Interests for a playlist, or for the first packet of a
+    /// segment of video.
+    requests: u64,
 }
 
 impl Content {
@@ -23,7 +33,18 @@ impl Content {
     pub(super) fn new(collection: Collection, freshness_ms: u64) -> Self {
         let info = SignatureInfo::new(signature_type::NULL);
         let template = SegmentTemplate::new(Name::new().as_view(), freshness_ms, 0, &info);
-        Self { collection, template, current: None, name: Vec::new() }
+        let live = LiveState::default();
+        Self { collection, template, current: None, name: Vec::new(), live }
+    }
+
+    /// Sets the time, which decides what exists of live channels.
+    pub(super) fn set_now(&mut self, now: Instant) {
+        self.live.now = now;
+    }
+
+    /// Requests to a server of live channels since the last call.
+    pub(super) fn take_requests(&mut self) -> u64 {
+        std::mem::take(&mut self.live.requests)
     }
 
     pub(super) fn collection(&self) -> &Collection {
@@ -51,14 +72,42 @@ impl Content {
     }
 }
 
+impl LiveState {
+    /// The playlist that an Interest requests. Routers may answer with it until it changes.
+    fn playlist(&mut self, channels: &LiveChannels, name: NameView<'_>) -> Option<Packet> {
+        let stream = channels.stream_of(name)?;
+        self.requests += 1;
+        let (name, content) = channels.playlist_packet(stream, channels.newest(stream, self.now));
+        let freshness_ms = channels.fresh_ns(stream, self.now) / NS_PER_MS;
+        let info = SignatureInfo::new(signature_type::NULL);
+        let template = SegmentTemplate::new(name.as_view().parent(), freshness_ms, 0, &info);
+        let mut packet = vec![0; template.frame(0, content.len(), 0).len];
+        let frame = template.write(0, content.len(), &[], &mut packet);
+        packet[frame.content].copy_from_slice(&content);
+        packet.truncate(frame.len);
+        Some(packet.into())
+    }
+}
+
 impl Source for Content {
     fn find(&mut self, interest: &InterestView<'_>) -> Answer {
-        let parsed = self.collection.naming().parse(interest.name.value()).filter(|parsed| {
-            parsed.object < self.collection.object_count()
-                && parsed.segment < self.collection.shape(parsed.object).segments
+        let Self { collection, live, .. } = self;
+        let channels = collection.live();
+        if let Some(channels) = channels
+            && let Some(packet) = live.playlist(channels, interest.name)
+        {
+            return Answer::Packet(packet);
+        }
+        let parsed = collection.naming().parse(interest.name.value()).filter(|parsed| {
+            let exists = match channels {
+                Some(channels) => channels.has(parsed.object, live.now),
+                None => parsed.object < collection.object_count(),
+            };
+            exists && parsed.segment < collection.shape(parsed.object).segments
         });
         match parsed {
             Some(parsed) => {
+                live.requests += u64::from(parsed.segment == 0);
                 Answer::Segment { object: ObjectId(parsed.object), segment: parsed.segment }
             }
             None => Answer::NotFound,

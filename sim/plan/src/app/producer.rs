@@ -10,6 +10,7 @@ use weir_transport::{
 
 use super::content::Content;
 use super::{AppInput, AppOutbox};
+use crate::event::EventKind;
 use crate::workload::{Collection, ProducerPlan, WorkloadError};
 
 /// Limit on delayed answers.
@@ -58,6 +59,7 @@ impl Producer {
         let packet =
             |AppInput { path, header, packet }| ProducerInput::Packet { path, header, packet };
         self.inputs.extend(inputs.drain(..).map(packet));
+        self.producer.source_mut().set_now(now);
         self.producer.handle(now, &mut self.inputs, &mut self.out);
         let ends = now.plus_ns(self.delay_ns);
         self.due.extend(self.out.reads.drain(..).map(|op| (ends, op)));
@@ -69,7 +71,22 @@ impl Producer {
         if !self.inputs.is_empty() {
             self.producer.handle(now, &mut self.inputs, &mut self.out);
         }
+        if self.collection().live().is_some() {
+            self.report(out);
+        }
         out.packets.append(&mut self.out.packets);
+    }
+
+    /// Reports what a server of live channels was requested and sends.
+    fn report(&mut self, out: &mut AppOutbox) {
+        let requests = self.producer.source_mut().take_requests();
+        if requests > 0 {
+            out.events.push(EventKind::ServerRequests { count: requests });
+        }
+        let packet_bytes = self.out.packets.iter().map(|(.., packet)| packet.len() as u64).sum();
+        if packet_bytes > 0 {
+            out.events.push(EventKind::ServerSent { packet_bytes });
+        }
     }
 
     /// See [`App::next_wakeup`](super::App::next_wakeup).

@@ -1,5 +1,7 @@
 //! Consumers and producers over a channel in memory with loss, delay, reordering and damage.
 
+mod live;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
@@ -19,6 +21,7 @@ pub(super) fn names(sizes: Sizes, segment_bytes: u32) -> Names {
         popularity: Popularity::Sequential { objects: u64::MAX },
         sizes,
         segment_bytes,
+        live: None,
     }
 }
 

@@ -4,7 +4,7 @@ use weir_wire::{DataView, PACKET_SIZE_MAX};
 
 use super::content::ContentKey;
 use super::sizes::SizeLaw;
-use super::{Names, Naming, Popularity, WorkloadError};
+use super::{LiveChannels, Names, Naming, Popularity, WorkloadError};
 
 /// Upper bound on the bytes of a Data packet other than content and name.
 pub(crate) const DATA_OVERHEAD_MAX: usize = 64;
@@ -17,6 +17,7 @@ pub struct Collection {
     sizes: SizeLaw,
     objects: u64,
     segment_bytes: u32,
+    live: Option<LiveChannels>,
 }
 
 impl Collection {
@@ -37,7 +38,8 @@ impl Collection {
         }
         let sizes = SizeLaw::new(&plan.sizes, naming.prefix_key())?;
         let objects = plan.popularity.object_count();
-        Ok(Self { naming, sizes, objects, segment_bytes: plan.segment_bytes })
+        let live = LiveChannels::new(plan)?;
+        Ok(Self { naming, sizes, objects, segment_bytes: plan.segment_bytes, live })
     }
 
     /// Checks that a trace requests only segments that exist. Other popularities do so by
@@ -61,8 +63,13 @@ impl Collection {
         &self.naming
     }
 
+    /// Number of objects; of live channels, their number.
     pub fn object_count(&self) -> u64 {
         self.objects
+    }
+
+    pub(crate) fn live(&self) -> Option<&LiveChannels> {
+        self.live.as_ref()
     }
 
     /// How an object is divided into segments.

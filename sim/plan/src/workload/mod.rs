@@ -4,6 +4,7 @@ mod arrivals;
 mod collection;
 mod content;
 mod error;
+mod live;
 mod naming;
 mod popularity;
 pub(crate) mod random;
@@ -17,6 +18,7 @@ pub(crate) use self::arrivals::ArrivalProcess;
 pub(crate) use self::collection::ContentError;
 pub use self::collection::{Collection, ObjectShape};
 pub use self::error::WorkloadError;
+pub(crate) use self::live::LiveChannels;
 pub use self::naming::{Naming, ParsedName};
 pub(crate) use self::popularity::ObjectChooser;
 pub use self::trace::Trace;
@@ -149,6 +151,32 @@ pub enum Demand {
         #[serde(default)]
         window: Option<u32>,
     },
+    /// A player of live channels ([`Names::live`]), each drawn by the popularity. It loads the
+    /// playlist of a channel in one quality, fetches the listed segments in order, and reloads the
+    /// playlist as RFC 8216 (6.3.4) says.
+    Live {
+        /// How long it watches a channel, ns. The first channel is watched for a part of it, drawn
+        /// uniformly, so that players do not switch together.
+        switch_ns: u64,
+        quality: QualityChoice,
+        /// A controller with its constants, written like a `ControllerConfig`.
+        controller: String,
+        /// Initial window, or the fixed one.
+        #[serde(default)]
+        window: Option<u32>,
+    },
+}
+
+/// Which quality of a live channel a player fetches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum QualityChoice {
+    /// The highest one, so that all viewers of a channel fetch the same.
+    One,
+    /// One drawn uniformly for each channel that it watches.
+    Drawn,
+    /// The highest one that its measured throughput carries, chosen after each segment.
+    Adaptive,
 }
 
 /// The times of an arrival process.
@@ -201,6 +229,20 @@ pub struct Names {
     pub sizes: Sizes,
     /// Content bytes of every segment except the last.
     pub segment_bytes: u32,
+    /// The objects of `popularity` are live channels. `sizes` lists the bytes of one segment of
+    /// video in each quality, lowest first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LivePlan>,
+}
+
+/// Live channels. Their segments of video are objects that exist from a moment on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LivePlan {
+    /// Length of a segment of video, ns.
+    pub segment_ns: u64,
+    /// Segments in a playlist.
+    pub listed: u64,
 }
 
 /// Which object is next. Object 0 is the most popular one.

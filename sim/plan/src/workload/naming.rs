@@ -129,6 +129,13 @@ impl Naming {
         end + 2 + number.len()
     }
 
+    /// Parses the TLV-VALUE of an object's own name, without a segment.
+    pub(crate) fn parse_object(&self, value: &[u8]) -> Option<u64> {
+        let rest = value.strip_prefix(self.stem.as_slice())?;
+        let (digits, rest) = short_component(rest, tlv::GENERIC_NAME_COMPONENT)?;
+        if rest.is_empty() { number_of(digits) } else { None }
+    }
+
     /// Parses the TLV-VALUE of a name; `None` if it is not one of these names.
     #[inline]
     pub fn parse<'a>(&self, value: &'a [u8]) -> Option<ParsedName<'a>> {

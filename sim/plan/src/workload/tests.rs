@@ -216,6 +216,7 @@ fn collection(sizes: Sizes) -> Collection {
         popularity: Popularity::Uniform { objects: 10 },
         sizes,
         segment_bytes: 1000,
+        live: None,
     };
     Collection::new(&names).unwrap()
 }

@@ -93,7 +93,7 @@ impl Prefetcher {
             Demand::Window { count, .. } | Demand::Controlled { count, .. } => {
                 *count = Some(requests.len() as u64);
             }
-            Demand::Arrivals { .. } | Demand::Objects { .. } => {}
+            Demand::Arrivals { .. } | Demand::Objects { .. } | Demand::Live { .. } => {}
         }
         plan.names.popularity = Popularity::Trace { requests };
         App::new(&Role::Consumer(plan), controllers, duration_ns, self.seed).map_err(failed)

@@ -26,6 +26,11 @@ pub(super) trait FetchListener {
     fn on_first_interest(&mut self, core: &ConsumerCore, range: RangeId, out: &mut AppOutbox);
     /// A segment of a range arrived with the correct bytes.
     fn on_segment(&mut self, range: RangeId);
+    /// The Data of the metadata arrived; returns whether it is right. Only targets that have to be
+    /// discovered have metadata.
+    fn on_metadata(&mut self, _: &mut ConsumerCore, _: &Packet, _: &mut AppOutbox) -> Verdict {
+        unreachable!("this target has no metadata")
+    }
     /// Another event occurred. The listener appends inputs for the consumer to `inputs`.
     fn on_event(
         &mut self,
@@ -107,6 +112,21 @@ pub(super) fn config(
     })
 }
 
+/// The same for whole objects, whose windows stay within the transport's own limit.
+pub(super) fn config_of_objects(
+    plan: &ConsumerPlan,
+    controllers: Controllers,
+    controller: &str,
+    window: Option<u32>,
+) -> Result<ConsumerConfig, WorkloadError> {
+    let config = config(plan, controllers, controller, window)?;
+    if window.is_some_and(|window| window > config.window_max) {
+        let problem = format!("is out of range; write a number from 1 to {}", config.window_max);
+        return Err(WorkloadError::value("window", problem));
+    }
+    Ok(config)
+}
+
 impl Fetch {
     /// Starts now or at the plan's start time, whichever is later.
     pub(super) fn new(
@@ -181,7 +201,7 @@ impl Fetch {
                 out.packets.push((path, LpHeader::default(), core.pool.copy(wire)));
             }
             self.out.interests.clear();
-            self.begin_checks(core);
+            self.begin_checks(core, listener, out);
             while self.has_check(core.now) {
                 self.end_check(core, listener, out);
             }
@@ -231,11 +251,18 @@ impl Fetch {
         }
     }
 
-    fn begin_checks(&mut self, core: &mut ConsumerCore) {
-        let Self { out, answers, refused, checks, .. } = self;
+    fn begin_checks(
+        &mut self,
+        core: &mut ConsumerCore,
+        listener: &mut impl FetchListener,
+        app_out: &mut AppOutbox,
+    ) {
+        let Self { out, answers, refused, checks, inputs, .. } = self;
         for op in out.verify.drain(..) {
             let PacketId::Segment(segment) = op.id else {
-                unreachable!("there are segments alone")
+                let verdict = listener.on_metadata(core, &op.packet, app_out);
+                inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+                continue;
             };
             let is_same =
                 |answer: &ReceivedSegment| (answer.range, answer.segment) == (op.range, segment);

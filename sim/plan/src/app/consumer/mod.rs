@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod fetch;
+mod live;
 mod objects;
 mod unanswered;
 mod window;
@@ -11,6 +12,7 @@ use weir_transport::{ConsumerInput, Controllers, PathId};
 use weir_wire::DataView;
 
 use self::arrivals::OpenLoop;
+use self::live::LiveLoop;
 use self::objects::ObjectLoop;
 use self::window::WindowLoop;
 use super::{AppInput, AppOutbox};
@@ -54,6 +56,7 @@ enum ConsumerMode {
     Arrivals(Box<OpenLoop>),
     Window(Box<WindowLoop>),
     Objects(Box<ObjectLoop>),
+    Live(Box<LiveLoop>),
 }
 
 /// State that all kinds of demand share.
@@ -128,6 +131,7 @@ impl Consumer {
             Demand::Objects { .. } => {
                 ConsumerMode::Objects(Box::new(ObjectLoop::new(plan, &core, seed)?))
             }
+            Demand::Live { .. } => ConsumerMode::Live(Box::new(LiveLoop::new(plan, &core, seed)?)),
         };
         Ok(Self { core, mode })
     }
@@ -148,6 +152,7 @@ impl Consumer {
             ConsumerMode::Arrivals(_) => {}
             ConsumerMode::Window(window) => window.set_path(path, is_there, &self.core),
             ConsumerMode::Objects(objects) => objects.set_path(path, is_there, &self.core),
+            ConsumerMode::Live(live) => live.set_path(path, is_there, &self.core),
         }
     }
 
@@ -175,6 +180,13 @@ impl Consumer {
                 inputs.drain(..).for_each(|input| objects.packet(core, input));
                 objects.advance(core, out);
             }
+            ConsumerMode::Live(live) => {
+                if is_over {
+                    live.end(core);
+                }
+                inputs.drain(..).for_each(|input| live.packet(core, input));
+                live.advance(core, out);
+            }
         }
     }
 
@@ -184,6 +196,7 @@ impl Consumer {
             ConsumerMode::Arrivals(arrivals) => arrivals.next_wakeup(),
             ConsumerMode::Window(window) => window.next_wakeup(&self.core),
             ConsumerMode::Objects(objects) => objects.next_wakeup(&self.core),
+            ConsumerMode::Live(live) => live.next_wakeup(&self.core),
         }
     }
 
@@ -193,6 +206,7 @@ impl Consumer {
             ConsumerMode::Arrivals(arrivals) => arrivals.next_wakeup().is_none(),
             ConsumerMode::Window(window) => window.is_done(&self.core),
             ConsumerMode::Objects(objects) => objects.is_done(&self.core),
+            ConsumerMode::Live(live) => live.is_done(&self.core),
         }
     }
 
@@ -204,6 +218,7 @@ impl Consumer {
             ConsumerMode::Window(window) if window.is_done(&self.core) => return Vec::new(),
             ConsumerMode::Window(window) => (window.fetch().window(), window.fetch().in_flight()),
             ConsumerMode::Objects(objects) => (objects.window(), objects.in_flight()),
+            ConsumerMode::Live(live) => (live.window(), live.in_flight()),
         };
         let mut events = vec![EventKind::Window { window, outstanding }];
         let path_bytes = &self.core.path_bytes;
@@ -222,6 +237,7 @@ impl Consumer {
             ConsumerMode::Arrivals(_) => 0.0,
             ConsumerMode::Window(window) => window.fetch().window_of(path),
             ConsumerMode::Objects(objects) => objects.window_of(path),
+            ConsumerMode::Live(live) => live.window_of(path),
         }
     }
 
@@ -231,6 +247,7 @@ impl Consumer {
             ConsumerMode::Arrivals(arrivals) => arrivals.outstanding(),
             ConsumerMode::Window(window) => window.fetch().in_flight() as usize,
             ConsumerMode::Objects(objects) => objects.in_flight() as usize,
+            ConsumerMode::Live(live) => live.in_flight() as usize,
         }
     }
 
@@ -293,6 +310,15 @@ impl ConsumerCore {
         if out.violation.is_none() {
             let name = self.collection.naming().segment_name(object, segment);
             out.violation = Some(format!("{name} arrived with wrong content: {wrong}"));
+        }
+    }
+
+    #[cold]
+    fn playlist_damaged(&mut self, stream: u64, wrong: &str, out: &mut AppOutbox) {
+        self.stats.damaged += 1;
+        out.events.push(EventKind::DamagedData { object: stream, segment: 0 });
+        if out.violation.is_none() {
+            out.violation = Some(wrong.to_owned());
         }
     }
 

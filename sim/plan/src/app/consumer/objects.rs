@@ -34,14 +34,14 @@ pub(super) struct ObjectLoop {
 
 /// An object that is being fetched.
 #[derive(Debug)]
-struct ActiveObject {
-    object: u64,
-    started: Instant,
-    end: Option<FetchOutcome>,
+pub(super) struct ActiveObject {
+    pub(super) object: u64,
+    pub(super) started: Instant,
+    pub(super) end: Option<FetchOutcome>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FetchOutcome {
+pub(super) enum FetchOutcome {
     Complete,
     Failed,
 }
@@ -55,12 +55,7 @@ impl ObjectLoop {
         let Demand::Objects { arrivals, count, controller, window } = &plan.demand else {
             unreachable!("the caller looked")
         };
-        let config = fetch::config(plan, core.controllers, controller, *window)?;
-        if window.is_some_and(|window| window > config.window_max) {
-            let problem =
-                format!("is out of range; write a number from 1 to {}", config.window_max);
-            return Err(WorkloadError::value("window", problem));
-        }
+        let config = fetch::config_of_objects(plan, core.controllers, controller, *window)?;
         let arrivals = match arrivals {
             Some(arrivals) => {
                 let mut process = ArrivalProcess::new(arrivals, plan.start_ns, mix(seed ^ 1))?;
@@ -157,17 +152,8 @@ impl ObjectLoop {
             core.object_failed(object, out);
             return;
         }
-        let collection = &core.collection;
-        // The workload gives the number of segments, as metadata would.
-        let target = Target::Range {
-            versioned: collection.naming().object_name(object),
-            segments: 0..collection.shape(object).segments,
-        };
-        let config = self.config.clone();
-        let mut fetch = Fetch::new(target, config, self.seeds.next_u64(), core);
-        let mut object = ActiveObject { object, started: core.now, end: None };
-        fetch.process(core, &mut object, out);
-        self.fetches.push((fetch, object));
+        let begun = ActiveObject::begin(object, &self.config, self.seeds.next_u64(), core, out);
+        self.fetches.push(begun);
     }
 
     /// Removes finished objects.
@@ -218,6 +204,28 @@ impl ObjectLoop {
 
     pub(super) fn window_of(&self, path: PathId) -> f64 {
         self.fetches.iter().map(|(fetch, _)| fetch.window_of(path)).sum()
+    }
+}
+
+impl ActiveObject {
+    /// Begins to fetch an object.
+    pub(super) fn begin(
+        object: u64,
+        config: &ConsumerConfig,
+        seed: u64,
+        core: &mut ConsumerCore,
+        out: &mut AppOutbox,
+    ) -> (Fetch, Self) {
+        let collection = &core.collection;
+        // The workload gives the number of segments, as metadata would.
+        let target = Target::Range {
+            versioned: collection.naming().object_name(object),
+            segments: 0..collection.shape(object).segments,
+        };
+        let mut fetch = Fetch::new(target, config.clone(), seed, core);
+        let mut object = Self { object, started: core.now, end: None };
+        fetch.process(core, &mut object, out);
+        (fetch, object)
     }
 }
 

@@ -70,7 +70,9 @@ impl WindowLoop {
             Demand::Controlled { controller, window, count } => {
                 (fetch::config(plan, core.controllers, controller, *window)?, *count)
             }
-            Demand::Arrivals { .. } | Demand::Objects { .. } => unreachable!("the caller looked"),
+            Demand::Arrivals { .. } | Demand::Objects { .. } | Demand::Live { .. } => {
+                unreachable!("the caller looked")
+            }
         };
         let config = weir_transport::ConsumerConfig { window_max: WINDOW_MAX, ..config };
         Ok(Self {
