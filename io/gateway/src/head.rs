@@ -34,7 +34,7 @@ pub(crate) const HEAD_BYTES_MAX: usize = 5000;
 
 /// Fields that describe one connection, or that the gateway makes itself. `Set-Cookie` is for one
 /// client, but the response is for all.
-const DROPPED: [HeaderName; 14] = [
+const DROPPED: [HeaderName; 13] = [
     header::CONNECTION,
     header::TRANSFER_ENCODING,
     header::TE,
@@ -43,7 +43,6 @@ const DROPPED: [HeaderName; 14] = [
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
     header::CONTENT_LENGTH,
-    header::CONTENT_RANGE,
     header::ACCEPT_RANGES,
     header::AGE,
     header::SET_COOKIE,

@@ -169,6 +169,7 @@ fn partial(
 ) -> Response<Body> {
     let size = found.metadata.size_bytes.unwrap_or(u64::MAX);
     let place = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end - 1);
+    fields.remove(header::CONTENT_RANGE);
     if let [range] = ranges {
         set(&mut fields, header::CONTENT_RANGE, place(range));
         set(&mut fields, header::CONTENT_LENGTH, (range.end - range.start).to_string());

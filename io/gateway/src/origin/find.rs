@@ -139,6 +139,7 @@ async fn partial(
     mut response: Response,
 ) -> Result<Option<Found>, Problem> {
     let Some((range, total)) = content_range(&response.fields) else { return Ok(None) };
+    response.fields.remove(header::CONTENT_RANGE);
     let validator = validator_of(question, &response);
     let expected = total.min(FIRST_BYTES);
     let is_whole = total == expected;

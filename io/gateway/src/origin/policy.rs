@@ -37,6 +37,7 @@ impl Freshness {
         let age = policy.age(now);
         let default = Duration::from_millis(default_ms).saturating_sub(age);
         let left = match is_silent(fields) && policy.is_storable() {
+            _ if varies_with_anything(fields) => Duration::ZERO,
             true => default,
             false => policy.time_to_live(now),
         };
@@ -51,13 +52,20 @@ pub(super) fn is_silent(fields: &HeaderMap) -> bool {
     names.iter().all(|name| !fields.contains_key(name))
 }
 
+/// Whether no other request can get the same response (RFC 9110, section 12.5.5).
+fn varies_with_anything(fields: &HeaderMap) -> bool {
+    let values = fields.get_all(header::VARY).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|word| word.trim() == "*")
+}
+
 fn request() -> Request<()> {
     let mut request = Request::new(());
     *request.method_mut() = Method::GET;
     request
 }
 
-/// The response, with directives in lower case: the crate does not ignore their case.
+/// The response as the crate needs it: with directives in lower case, an Age without a unit, and no
+/// malformed Expires, which it would accept.
 fn response(status: StatusCode, fields: &HeaderMap) -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = status;
@@ -68,6 +76,20 @@ fn response(status: StatusCode, fields: &HeaderMap) -> Response<()> {
             let lower = HeaderValue::from_bytes(&value.as_bytes().to_ascii_lowercase());
             *value = lower.expect("lower case stays valid");
         }
+    }
+    let fields = response.headers_mut();
+    let text = |fields: &HeaderMap, name| {
+        fields.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
+    };
+    if let Some(age) = text(fields, header::AGE) {
+        let digits = age.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+        let digits = HeaderValue::from_str(digits).expect("a part of a valid value");
+        fields.insert(header::AGE, digits);
+    }
+    // A date of RFC 1123 has single spaces.
+    let is_malformed = |date: &String| date.contains(',') && date.contains("  ");
+    if text(fields, header::EXPIRES).as_ref().is_some_and(is_malformed) {
+        fields.insert(header::EXPIRES, HeaderValue::from_static("0"));
     }
     response
 }
@@ -226,6 +248,9 @@ mod tests {
             (200, &[("cache-control", "no-cache")], 0),
             (200, &[("expires", "0")], 0),
             (404, &[("cache-control", "max-age=60")], 60),
+            (200, &[("cache-control", "max-age=60"), ("age", "61s")], 0),
+            (200, &[("cache-control", "max-age=60"), ("vary", "accept, *")], 0),
+            (200, &[("expires", "Thu,  18 Aug 2050  02:01:18 GMT")], 0),
             // Without a statement, the configuration decides.
             (200, &[], 7),
             (404, &[], 7),
