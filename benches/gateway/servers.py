@@ -6,11 +6,13 @@ listens on loopback. `CACHES` names the functions that start a cache in front of
 
 import ctypes
 import http.client
+import json
 import os
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -24,6 +26,7 @@ PACKAGES = {
     "node": "nodejs",
     "npm": "npm",
     "go": "golang",
+    "openssl": "openssl",
 }
 READY_S = 30
 STOP_S = 10
@@ -90,6 +93,7 @@ class Server:
         self.name = name
         self.folder = folder
         self.port = port
+        self.has_tls = False
         self.processes = []
 
     def __enter__(self):
@@ -134,12 +138,21 @@ class Server:
 
         return self.wait_until(connects)
 
+    def connection(self, timeout):
+        """A connection that accepts the certificate of this measurement."""
+        if not self.has_tls:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=context)
+
     def wait_for_page(self, path="/"):
         """Waits until the server gets a response of its origin."""
 
         def responds():
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=2)
+                connection = self.connection(timeout=2)
                 connection.request("GET", path)
                 return connection.getresponse().status < 500
             except (OSError, http.client.HTTPException):
@@ -242,13 +255,16 @@ def nginx_cache(folder, origins, options):
     for number, (prefix, address) in enumerate(origins):
         upstreams.append(f"upstream origin{number} {{ server {address}; keepalive 64; }}")
         locations.append(f"location {prefix} {{ proxy_pass http://origin{number}; }}")
-    listen = f"127.0.0.1:{port}" + (" http2" if options.get("http2") else "")
+    listen = f"listen 127.0.0.1:{port};"
+    if options.get("tls"):
+        listen = f"listen 127.0.0.1:{port} ssl http2; "
+        listen += "ssl_certificate {}; ssl_certificate_key {};".format(*options["tls"])
     http = f"""
     proxy_cache_path DIR/cache levels=1:2 keys_zone=cache:16m max_size={size}m inactive=1h
         use_temp_path=off;
     {" ".join(upstreams)}
     server {{
-        listen {listen};
+        {listen}
         proxy_http_version 1.1;
         proxy_set_header Connection "";
         proxy_cache cache;
@@ -304,7 +320,9 @@ cachedir: DIR/cache
 """
 
 RECORDS = """
-CONFIG proxy.config.http.server_ports STRING PORT:ip-in=127.0.0.1
+CONFIG proxy.config.http.server_ports STRING PORT:ip-in=127.0.0.1TLS
+CONFIG proxy.config.ssl.server.cert.path STRING DIR
+CONFIG proxy.config.ssl.server.private_key.path STRING DIR
 CONFIG proxy.config.admin.user_id STRING #-1
 CONFIG proxy.config.cache.ram_cache.size INT MEMORY
 CONFIG proxy.config.url_remap.pristine_host_hdr INT 1
@@ -327,9 +345,17 @@ def traffic_server(folder, origins, options):
     port = free_port()
     for name in ("cache", "run", "log"):
         os.makedirs(f"{folder}/{name}")
+    tls = options.get("tls")
+    if tls:
+        for path in tls:
+            shutil.copy(path, folder)
+        names = [os.path.basename(path) for path in tls]
+        rule = "dest_ip=* ssl_cert_name={} ssl_key_name={}\n".format(*names)
+        write(folder, "etc/ssl_multicert.config", rule)
     memory_bytes = options.get("memory_megabytes", 256) * MEGABYTE
     records = RECORDS.replace("PORT", str(port)).replace("MEMORY", str(memory_bytes))
     records = records.replace("CONNECTIONS", str(CONNECTIONS_MAX)).replace("IDLE", str(IDLE_S))
+    records = records.replace("TLS", ":ssl" if tls else "").replace("DIR", folder)
     write(folder, "etc/records.config", records)
     size = options.get("disk_megabytes", 1024)
     write(folder, "etc/storage.config", f"{folder}/cache {size}M\n")
@@ -341,6 +367,7 @@ def traffic_server(folder, origins, options):
     write(folder, "etc/plugin.config", "")
     runroot = write(folder, "runroot.yaml", RUNROOT.replace("DIR", folder))
     server = Server("ATS", folder, port).start("traffic_server", f"--run-root={runroot}")
+    server.has_tls = bool(tls)
     return server.wait_for_port().wait_for_page()
 
 
@@ -350,6 +377,20 @@ router = "unix://DIR/router.sock"
 [front]
 listen = ["127.0.0.1:PORT"]
 memory = "MEMORYMiB"
+client_timeout = "IDLEs"
+uploads = "/uploads"
+
+[[front.host]]
+query = true
+vary = VARY
+"""
+
+ORIGIN = """
+[[origin]]
+prefix = "PREFIX"
+url = "URL"
+buffer = "MEMORYMiB"
+methods = ["PUT", "POST", "DELETE"]
 """
 
 
@@ -360,14 +401,19 @@ def weir(folder, origins, options):
         raise Missing(f"{program} does not exist; build it or set --weir")
     port = free_port()
     memory = str(options.get("memory_megabytes", 256))
-    text = GATEWAY.replace("DIR", folder).replace("PORT", str(port)).replace("MEMORY", memory)
+    text = GATEWAY.replace("DIR", folder).replace("PORT", str(port)).replace("IDLE", str(IDLE_S))
+    text = text.replace("VARY", json.dumps(options.get("vary", [])))
     for prefix, address in origins:
-        url = f"http://{address}{prefix}".rstrip("/")
-        text += f'\n[[origin]]\nprefix = "{prefix.rstrip("/") or "/"}"\nurl = "{url}"\n'
+        url = f"http://{address}{prefix}"
+        text += ORIGIN.replace("PREFIX", prefix.rstrip("/") or "/").replace("URL", url)
+    if options.get("tls"):
+        text += '\n[front.tls]\ncertificate = "{}"\nkey = "{}"\n'.format(*options["tls"])
+    text = text.replace("MEMORY", memory)
     configuration = write(folder, "gateway.toml", text)
     environment = {"HOME": folder}
     socket_path = f"{folder}/router.sock"
     server = Server("Weir", folder, port)
+    server.has_tls = bool(options.get("tls"))
     server.start(
         program, "router", "--unix", socket_path, "--udp", "none", "--tcp", "none",
         "--store", f"{memory}MiB", environment=environment,

@@ -93,9 +93,8 @@ def film(folder, heights):
 
 
 def live(folder, heights):
-    # Segments stay on disk for a minute after they leave the playlist of ten seconds.
-    flags = ["-hls_list_size", "5", "-hls_delete_threshold", "30"]
-    flags += ["-hls_flags", "delete_segments+program_date_time+independent_segments+temp_file"]
+    flags = ["-hls_list_size", "5", "-hls_flags"]
+    flags += ["delete_segments+program_date_time+independent_segments+temp_file"]
     return subprocess.Popen([*TIED, *ffmpeg(folder, heights, ["-re"], flags)])
 
 

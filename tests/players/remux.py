@@ -7,9 +7,11 @@ program prints one line of JSON. It fails if a packet is missing, changed or out
 """
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 LIVE_S = 12
@@ -44,12 +46,25 @@ def compare(what, copied, source, is_same):
     return {stream: len(packets) for stream, packets in copied.items()}
 
 
+def keep(segments, folder):
+    """Links the segments into a folder, as the channel deletes old ones."""
+    for segment in segments:
+        kept = folder / segment.name
+        if not kept.exists():
+            with contextlib.suppress(FileNotFoundError):
+                kept.hardlink_to(segment)
+
+
 def live(url, channel):
-    copied = packets(f"{url}/tv/c1/master.m3u8", ["-t", str(LIVE_S)])
     # ffmpeg takes the largest picture of a master playlist.
     largest = max(channel.glob("*p"), key=lambda folder: int(folder.name.removesuffix("p")))
-    segments = sorted(largest.glob("*.ts"), key=lambda path: int(path.stem))
-    source = packets("concat:" + "|".join(str(path) for path in segments))
+    with tempfile.TemporaryDirectory(dir=channel.parent) as kept:
+        kept = Path(kept)
+        keep(largest.glob("*.ts"), kept)
+        copied = packets(f"{url}/tv/c1/master.m3u8", ["-t", str(LIVE_S)])
+        keep(largest.glob("*.ts"), kept)
+        segments = sorted(kept.iterdir(), key=lambda path: int(path.stem))
+        source = packets("concat:" + "|".join(str(path) for path in segments))
     return compare("live", copied, source, is_run_of)
 
 

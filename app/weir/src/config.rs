@@ -29,7 +29,7 @@ pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
 pub(crate) use self::faces::parse_listen_address;
 use self::faces::{FacesSection, MarkingText};
-pub(crate) use self::log::{LogFormat, LogSection};
+pub(crate) use self::log::{LogFilter, LogFormat, LogSection};
 use self::management::ManagementSection;
 use self::router::RouterSection;
 pub(crate) use self::router::Threads;

@@ -36,6 +36,8 @@ enum Command {
     Router(cmd::router::Args),
     #[cfg(feature = "controller")]
     Controller(cmd::controller::Args),
+    #[cfg(feature = "gateway")]
+    Gateway(Box<cmd::gateway::Args>),
     Put(Box<cmd::put::Args>),
     Get(Box<cmd::get::Args>),
     Ping(cmd::ping::Args),
@@ -88,6 +90,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Router(args) => cmd::router::run(args),
         #[cfg(feature = "controller")]
         Command::Controller(args) => cmd::controller::run(args),
+        #[cfg(feature = "gateway")]
+        Command::Gateway(args) => cmd::gateway::run(*args),
         Command::Put(args) => cmd::put::run(*args),
         Command::Get(args) => cmd::get::run(*args),
         Command::Ping(args) => cmd::ping::run(args),

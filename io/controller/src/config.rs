@@ -3,9 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 
 use weir_control::ControllerConfig;
+use weir_http::{TlsError, TlsFiles};
 
 use crate::clock::WallClock;
 use crate::database::{DatabaseError, DatabaseLocation};
@@ -56,15 +56,6 @@ impl Default for Config {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The server certificate, followed by intermediate certificates.
-    pub certificate: PathBuf,
-    pub key: PathBuf,
-    /// Certificates of authorities. If set, clients need a certificate issued by one of them.
-    pub clients: Option<PathBuf>,
-}
-
 /// Why a controller does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -76,9 +67,8 @@ pub enum StartError {
     NoTls(SocketAddr),
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
-    /// A file for TLS cannot be used.
-    #[error("{what} in {path} cannot be used: {why}")]
-    Tls { what: &'static str, path: PathBuf, why: String },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("{place}: {error}")]
     Database { place: DatabaseLocation, error: DatabaseError },
     #[error("cannot start threads: {0}")]

@@ -17,9 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use weir_http::WriteTimeout;
 
 use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
-use crate::write_timeout::WriteTimeout;
 
 /// Maximum time for a TLS handshake, and for the head of a request.
 const START_TIMEOUT: Duration = Duration::from_secs(30);

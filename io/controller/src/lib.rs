@@ -17,14 +17,12 @@ mod journal;
 mod metrics;
 mod routes;
 mod server;
-mod tls;
 mod token;
 mod tokens;
-mod write_timeout;
 
 pub use admin::{add_token, remove_token, tokens};
 pub use clock::WallClock;
-pub use config::{Config, StartError, TlsFiles};
+pub use config::{Config, StartError};
 pub use database::{DatabaseError, DatabaseLocation, LocationError, ServerUrl};
 pub use journal::RowsKept;
 pub use server::Server;

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use weir_http::tls_config;
 
 use crate::app::App;
 use crate::config::{Config, StartError};
@@ -17,7 +18,6 @@ use crate::connections;
 use crate::database::Database;
 use crate::follow;
 use crate::routes;
-use crate::tls;
 use crate::tokens::Tokens;
 
 /// Time between two ticks, which handle silent routers, routes and plans.
@@ -44,7 +44,8 @@ impl Server {
         if config.tls.is_none() && !config.insecure && !config.listen.ip().is_loopback() {
             return Err(StartError::NoTls(config.listen));
         }
-        let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+        let tls = config.tls.as_ref().map(|files| tls_config(files, &[b"http/1.1"])).transpose()?;
+        let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
         let runtime = Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
             .thread_name("controller")

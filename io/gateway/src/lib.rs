@@ -9,4 +9,4 @@ mod origin;
 
 pub use config::{FrontConfig, GatewayConfig, HostConfig, OriginConfig, TlsConfig};
 pub use front::{Front, FrontError};
-pub use origin::{Origin, OriginError};
+pub use origin::{Origin, OriginError, OriginStats};

@@ -5,6 +5,8 @@ pub(crate) mod controller;
 pub(crate) mod cs;
 pub(crate) mod demo;
 pub(crate) mod face;
+#[cfg(feature = "gateway")]
+pub(crate) mod gateway;
 pub(crate) mod get;
 pub(crate) mod key;
 #[cfg(feature = "lab")]

@@ -14,7 +14,7 @@ mod registration;
 mod seen;
 mod served;
 mod server;
-mod signing;
+pub(super) mod signing;
 mod start;
 mod tree;
 mod watch;

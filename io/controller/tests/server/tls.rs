@@ -9,7 +9,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read as _, Write as _};
-use weir_controller::{Role, StartError, TlsFiles, add_token};
+use weir_controller::{Role, StartError, add_token};
+use weir_http::TlsFiles;
 
 use crate::fixture::TestServer;
 
@@ -121,7 +122,7 @@ fn names_an_unusable_certificate() {
         let config =
             weir_controller::Config { listen, database, tls: Some(tls), ..Default::default() };
         let error = weir_controller::Server::start(config).err().expect("a refusal");
-        assert!(matches!(error, StartError::Tls { .. }), "{error}");
+        assert!(matches!(error, StartError::Tls(_)), "{error}");
         assert!(error.to_string().contains(".pem"), "{error}");
     }
 }

@@ -1,6 +1,174 @@
-//! The front.
+//! The front: HTTP requests in, Interests out.
+//!
+//! `server` accepts connections and `request` finds the object that a URL denotes, with `heads`.
+//! `response` decides which bytes of it follow (`conditions`), and `pieces` fetches them.
+
+mod body;
+mod conditions;
+mod errors;
+mod heads;
+mod http3;
+mod listing;
+mod log;
+mod metrics;
+mod pieces;
+mod request;
+mod response;
+mod server;
+mod tokens;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use weir_base::units::Size;
+use weir_http::{TlsError, TlsFiles, tls_config};
+use weir_security::trust::Trust;
+use weir_socket::{Consumer, ConsumerOptions, Session, SocketError};
+use weir_wire::Name;
+
+use self::heads::Heads;
+use self::metrics::Metrics;
+use self::pieces::Pieces;
+use self::server::Limits;
+use self::tokens::Tokens;
+use crate::config::{FrontConfig, HostConfig};
+
+/// How far a fetch is ahead of the piece that is read.
+const INPUT_BUFFER: Size = Size { bytes: 4 << 20 };
+/// How long requests in progress may take when the front ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Why a front does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum FrontError {}
-/// x
-pub struct Front {}
+pub enum FrontError {
+    #[error("cannot listen at {address}: {error}; choose another address or end the other program")]
+    Listen { address: SocketAddr, error: io::Error },
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error("HTTP/3 needs TLS; configure a certificate and a key")]
+    Http3WithoutTls,
+    #[error("cannot start HTTP/3: {0}")]
+    Http3(String),
+    #[error("{path}: {reason}")]
+    Tokens { path: String, reason: String },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// What all requests share.
+struct Shared {
+    config: FrontConfig,
+    heads: Heads,
+    pieces: Arc<Pieces>,
+    tokens: Option<Tokens>,
+    metrics: Arc<Metrics>,
+    limits: Limits,
+}
+
+/// A running front. Ends when it is dropped; [`Front::stop`] lets requests end first.
+pub struct Front {
+    addresses: Vec<SocketAddr>,
+    status: Option<SocketAddr>,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+}
+
+impl Front {
+    /// Starts a front in the current runtime. When it returns, it listens.
+    ///
+    /// # Errors
+    /// An address, a file or an option cannot be used.
+    pub async fn start(
+        session: &Session,
+        trust: impl Trust + Send + 'static,
+        mut config: FrontConfig,
+    ) -> Result<Self, FrontError> {
+        if config.hosts.is_empty() {
+            config.hosts.push(HostConfig::default());
+        }
+        if config.http3 && config.tls.is_none() {
+            return Err(FrontError::Http3WithoutTls);
+        }
+        let mut consumer = Consumer::bind(session, Name::new(), trust);
+        consumer.set_options(ConsumerOptions {
+            input_buffer: INPUT_BUFFER,
+            ..ConsumerOptions::default()
+        })?;
+        let timeout = Duration::from_nanos(config.timeout.ns);
+        let shared = Arc::new(Shared {
+            heads: Heads::new(consumer.clone(), timeout),
+            pieces: Pieces::new(consumer, config.memory.bytes),
+            tokens: config.tokens.as_deref().map(Tokens::read).transpose()?,
+            metrics: Arc::new(Metrics::new()),
+            limits: Limits::new(config.connections_max, config.connections_per_address_max),
+            config,
+        });
+        Self::listen(shared).await
+    }
+
+    async fn listen(shared: Arc<Shared>) -> Result<Self, FrontError> {
+        let (stop, stopping) = watch::channel(false);
+        let (mut tasks, mut addresses) = (JoinSet::new(), Vec::new());
+        let tls = match &shared.config.tls {
+            Some(files) => {
+                let clients = None;
+                let (certificate, key) = (files.certificate.clone(), files.key.clone());
+                Some(TlsFiles { certificate, key, clients })
+            }
+            None => None,
+        };
+        for address in &shared.config.listen {
+            let (listener, address) = bind(*address).await?;
+            addresses.push(address);
+            let protocols: &[&[u8]] = &[b"h2", b"http/1.1"];
+            let tls = tls.as_ref().map(|files| tls_config(files, protocols)).transpose()?;
+            let http3_port = shared.config.http3.then(|| address.port());
+            let accept = server::serve(listener, tls, shared.clone(), http3_port, stopping.clone());
+            tasks.spawn(accept);
+            if let (true, Some(files)) = (shared.config.http3, &shared.config.tls) {
+                let files = TlsFiles {
+                    certificate: files.certificate.clone(),
+                    key: files.key.clone(),
+                    clients: None,
+                };
+                tasks.spawn(http3::serve(address, &files, shared.clone(), stopping.clone())?);
+            }
+        }
+        let mut status = None;
+        if let Some(address) = shared.config.status {
+            let (listener, address) = bind(address).await?;
+            status = Some(address);
+            tasks.spawn(server::serve_status(listener, shared.clone()));
+        }
+        Ok(Self { addresses, status, stop, tasks })
+    }
+
+    /// Where it serves HTTP.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Where it serves metrics.
+    pub fn status(&self) -> Option<SocketAddr> {
+        self.status
+    }
+
+    /// Stops to accept connections, and waits for requests in progress.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, ended).await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), FrontError> {
+    let error = |error| FrontError::Listen { address, error };
+    let listener = TcpListener::bind(address).await.map_err(error)?;
+    let bound = listener.local_addr().map_err(error)?;
+    Ok((listener, bound))
+}

@@ -15,7 +15,8 @@ use super::offer::Offer;
 use super::pending::pending;
 use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_below, check_packet};
 
-/// Fetches and verifies objects below a prefix.
+/// Fetches and verifies objects below a prefix. A clone has the same trust.
+#[derive(Clone)]
 pub struct Consumer {
     session: Session,
     prefix: Name,

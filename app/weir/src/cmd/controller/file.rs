@@ -9,7 +9,8 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
 use weir_control::{ControllerConfig, Placement};
-use weir_controller::{Config, DatabaseLocation, RowsKept, TlsFiles, WallClock};
+use weir_controller::{Config, DatabaseLocation, RowsKept, WallClock};
+use weir_http::TlsFiles;
 
 use crate::config::{LogSection, default_paths};
 

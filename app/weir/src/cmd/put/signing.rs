@@ -12,7 +12,7 @@ use crate::table::errln;
 use crate::transfer::{KeyArgs, warn_about_clock};
 
 #[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
-pub(super) enum Sign {
+pub(in crate::cmd) enum Sign {
     /// Your default key, which is created if you have none
     Default,
     /// A SHA-256 digest, which does not show who signed
@@ -20,23 +20,23 @@ pub(super) enum Sign {
 }
 
 /// The signer, its certificate and its name.
-pub(super) struct Signing {
-    pub(super) signer: Arc<dyn Signer>,
-    pub(super) certificate: Option<Vec<u8>>,
+pub(in crate::cmd) struct Signing {
+    pub(in crate::cmd) signer: Arc<dyn Signer>,
+    pub(in crate::cmd) certificate: Option<Vec<u8>>,
     /// The name under which the certificate is served.
     pub(super) certificate_prefix: Option<Name>,
     pub(super) name: Option<Name>,
 }
 
 /// The options of the command line that select a key.
-pub(super) struct KeyChoice<'a> {
-    pub(super) key: Option<&'a Name>,
-    pub(super) sign: Sign,
-    pub(super) keys: &'a KeyArgs,
+pub(in crate::cmd) struct KeyChoice<'a> {
+    pub(in crate::cmd) key: Option<&'a Name>,
+    pub(in crate::cmd) sign: Sign,
+    pub(in crate::cmd) keys: &'a KeyArgs,
 }
 
 impl KeyChoice<'_> {
-    pub(super) fn signing(&self) -> anyhow::Result<Signing> {
+    pub(in crate::cmd) fn signing(&self) -> anyhow::Result<Signing> {
         if self.key.is_none() && self.sign == Sign::Digest {
             let signer = Arc::new(DigestSigner);
             let (certificate, certificate_prefix, name) = (None, None, None);

@@ -1,6 +1,6 @@
 //! TLS, with client certificates if configured.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::aws_lc_rs::default_provider;
@@ -8,15 +8,28 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use tokio_rustls::TlsAcceptor;
 
-use crate::config::{StartError, TlsFiles};
+/// The files of a TLS server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server certificate, followed by intermediate certificates.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Certificates of authorities. If set, clients need a certificate issued by one of them.
+    pub clients: Option<PathBuf>,
+}
 
-fn certificates(
-    path: &Path,
+/// A file for TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} in {path} cannot be used: {why}")]
+pub struct TlsError {
     what: &'static str,
-) -> Result<Vec<CertificateDer<'static>>, StartError> {
-    let bad = |why: String| StartError::Tls { what, path: path.to_path_buf(), why };
+    path: PathBuf,
+    why: String,
+}
+
+fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let bad = |why: String| TlsError { what, path: path.to_path_buf(), why };
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = read.map_err(|error| bad(error.to_string()))?;
     if found.is_empty() {
@@ -25,12 +38,15 @@ fn certificates(
     Ok(found)
 }
 
-/// A TLS acceptor with the certificate and key of `files`.
-pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
+/// The configuration of a TLS server with these files. It offers `protocols` (ALPN), best first.
+///
+/// # Errors
+/// A file is missing or has another content.
+pub fn tls_config(files: &TlsFiles, protocols: &[&[u8]]) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(default_provider());
     let of_key = |why: String| {
         let path = files.key.clone();
-        StartError::Tls { what: "the private key", path, why }
+        TlsError { what: "the private key", path, why }
     };
     let chain = certificates(&files.certificate, "the certificate")?;
     let key =
@@ -42,7 +58,7 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let what = "certificates of authorities";
-            let bad = |why: String| StartError::Tls { what, path: path.clone(), why };
+            let bad = |why: String| TlsError { what, path: path.clone(), why };
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path, what)? {
                 roots.add(certificate).map_err(|error| bad(error.to_string()))?;
@@ -54,7 +70,6 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, StartError> {
     };
     let mut config =
         builder.with_single_cert(chain, key).map_err(|error| of_key(error.to_string()))?;
-    // The server supports only HTTP/1.1.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(config)
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 /// A stream on which a write fails when the peer has read nothing for a time.
-pub(crate) struct WriteTimeout<S> {
+pub struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
     /// The end of the timeout, while a write is pending.
@@ -19,7 +19,7 @@ pub(crate) struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    pub(crate) fn new(stream: S, patience: Duration) -> Self {
+    pub fn new(stream: S, patience: Duration) -> Self {
         Self {
             stream,
             timeout: patience,

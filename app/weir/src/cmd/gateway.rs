@@ -1,0 +1,305 @@
+//! `weir gateway`: HTTP in front of named data, and named data in front of HTTP servers.
+
+mod trust;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process;
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use sd_notify::NotifyState;
+use signal_hook::iterator::Signals;
+use weir_base::units::Size;
+use weir_face::FaceUri;
+use weir_gateway::{
+    Front, FrontConfig, GatewayConfig, HostConfig, Origin, OriginConfig, TlsConfig,
+};
+use weir_socket::{Identity, Session, SessionConfig};
+use weir_wire::Name;
+
+use self::trust::GatewayTrust;
+use super::put::signing::{KeyChoice, Sign};
+use super::router::{print, start_log};
+use crate::config::{LogFilter, LogFormat, LogSection};
+use crate::signals;
+use crate::transfer::{KeyArgs, RouterArgs, parse_prefix, refuse_local_name};
+
+/// The log without a line for each request.
+const QUIET_LOG: &str = "info,weir_gateway::access=warn";
+
+/// Connect HTTP with named data.
+///
+/// The front answers HTTP requests with objects that it fetches by name. The origin answers
+/// Interests with responses of HTTP servers. Each works alone, next to a router: browsers read what
+/// `weir put` serves, and `weir get` reads what an HTTP server has.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  weir gateway origin /web=http://127.0.0.1:80/\n  weir gateway \
+                        front --listen 127.0.0.1:8080"
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    router: RouterArgs,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+#[derive(clap::Args)]
+struct CommonArgs {
+    /// Log each request
+    #[arg(long, global = true)]
+    access_log: bool,
+    /// Print the ready line as a JSON object, and log in JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Sign with this key: the name of a key, an identity or a certificate [default: the default
+    /// key]
+    #[arg(long, value_name = "NAME", conflicts_with = "sign", global = true)]
+    key: Option<Name>,
+    /// Sign with a key or only with a digest
+    #[arg(long, value_enum, default_value_t = Sign::Default, global = true)]
+    sign: Sign,
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve named data by HTTP
+    #[command(after_help = "Examples:\n  weir gateway front\n  weir gateway front --listen \
+                            127.0.0.1:8081 --prefix /web --query")]
+    Front(FrontArgs),
+    /// Serve HTTP servers by name
+    #[command(after_help = "Examples:\n  weir gateway origin /web=http://127.0.0.1:80/\n  weir \
+                            gateway origin /tv/c1=http://127.0.0.1:8081/c1 --live")]
+    Origin(OriginArgs),
+    /// Run what a configuration file describes: a front, origins, or both
+    #[command(after_help = "Examples:\n  weir gateway run -c gateway.toml\n  weir gateway run \
+                            --print-default-config > gateway.toml")]
+    Run(RunArgs),
+}
+
+#[derive(clap::Args)]
+struct FrontArgs {
+    /// Serve HTTP at this address; may be repeated
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    listen: Vec<SocketAddr>,
+    /// The prefix of the names: the URL path /a/b denotes the name PREFIX/a/b
+    #[arg(long, value_name = "NAME", default_value = "/", value_parser = parse_prefix)]
+    prefix: Name,
+    /// Make the query of a URL a part of the name
+    #[arg(long)]
+    query: bool,
+    /// Serve /metrics and /health at this address [default: do not serve them]
+    #[arg(long, value_name = "ADDR")]
+    status: Option<SocketAddr>,
+    /// TLS certificate chain (PEM) [default: no TLS]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// Private key (PEM) of the TLS certificate
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Serve HTTP/3, too, at the same port
+    #[arg(long, requires = "tls_certificate")]
+    http3: bool,
+    /// Memory for verified content
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    memory: Size,
+    /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
+    /// be repeated [default: your own keys, your trust anchors and known signers]
+    #[arg(long, value_name = "FILE")]
+    trust_anchor: Vec<PathBuf>,
+    /// Accept unsigned data. Its digest detects errors, but not forgery
+    #[arg(long)]
+    allow_unsigned: bool,
+}
+
+#[derive(clap::Args)]
+struct OriginArgs {
+    /// The prefix and the server whose responses it serves, such as /web=http://127.0.0.1:80/; may
+    /// be repeated
+    #[arg(required = true, value_name = "NAME=URL", value_parser = parse_origin)]
+    origins: Vec<(Name, String)>,
+    /// Live content: do not keep packets that leave the buffer, and let requests for the next
+    /// segment of a playlist wait for it
+    #[arg(long)]
+    live: bool,
+    /// Memory for signed packets of each prefix
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    buffer: Size,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Read this configuration file
+    #[arg(short, long, value_name = "FILE", required_unless_present = "print_default_config")]
+    config: Option<PathBuf>,
+    /// Print a configuration file with every key, its meaning and its default, and exit
+    #[arg(long)]
+    print_default_config: bool,
+}
+
+fn parse_origin(text: &str) -> Result<(Name, String), String> {
+    let (name, url) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.contains("://"))
+        .ok_or_else(|| format!("write NAME=URL, such as /web=http://127.0.0.1:80/, not {text}"))?;
+    Ok((parse_prefix(name)?, url.to_owned()))
+}
+
+impl FrontArgs {
+    fn to_config(&self) -> FrontConfig {
+        let tls = self.tls_certificate.clone().zip(self.tls_key.clone());
+        FrontConfig {
+            listen: self.listen.clone(),
+            status: self.status,
+            tls: tls.map(|(certificate, key)| TlsConfig { certificate, key }),
+            http3: self.http3,
+            hosts: vec![HostConfig {
+                prefix: self.prefix.clone(),
+                query: self.query,
+                ..HostConfig::default()
+            }],
+            memory: self.memory,
+            allow_unsigned: self.allow_unsigned,
+            trust_anchors: self.trust_anchor.clone(),
+            ..FrontConfig::default()
+        }
+    }
+}
+
+impl OriginArgs {
+    fn to_configs(&self) -> Vec<OriginConfig> {
+        let origins = self.origins.iter().cloned();
+        let to_config = |(prefix, url)| OriginConfig {
+            live: self.live,
+            buffer: self.buffer,
+            ..OriginConfig::new(prefix, url)
+        };
+        origins.map(to_config).collect()
+    }
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let config = match &args.command {
+        Command::Front(front) => {
+            GatewayConfig { front: Some(front.to_config()), ..GatewayConfig::default() }
+        }
+        Command::Origin(origin) => {
+            GatewayConfig { origins: origin.to_configs(), ..GatewayConfig::default() }
+        }
+        Command::Run(run) => match &run.config {
+            Some(path) if !run.print_default_config => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))?;
+                toml::from_str(&text).with_context(|| path.display().to_string())?
+            }
+            _ => return print(include_str!("../default-gateway.toml").trim_end()),
+        },
+    };
+    if config.front.is_none() && config.origins.is_empty() {
+        bail!("the file has neither [front] nor [[origin]]; see --print-default-config");
+    }
+    config.origins.iter().try_for_each(|origin| refuse_local_name(&origin.prefix))?;
+    let format = if args.common.json { LogFormat::Json } else { LogFormat::Text };
+    let level = if args.common.access_log { "info" } else { QUIET_LOG };
+    start_log(&LogSection { level: LogFilter(level.into()), format })?;
+    let _ = weir_face::raise_file_limit();
+    let router = match &config.router {
+        Some(uri) => FaceUri::resolve_reachable(uri, None)?,
+        None => args.router.uri()?,
+    };
+    // Before the start, so that a signal during the start is not lost.
+    let mut signals = Signals::new(signals::stop_signals()).context("cannot watch signals")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("gateway")
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let session = Session::with(SessionConfig { router: Some(router), ..Default::default() })
+        .context("start a router with `weir router`, or choose another with --router URI")?;
+    let running = runtime.block_on(start(&session, config, &args.common))?;
+    print(&running.ready_line(args.common.json))?;
+    // Fails without systemd, where no one waits for the notification.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
+    signals.forever().next();
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+    runtime.block_on(running.stop());
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// A running gateway.
+struct Running {
+    front: Option<(Front, GatewayTrust, &'static str)>,
+    origins: Vec<Origin>,
+    prefixes: Vec<(String, String)>,
+}
+
+async fn start(
+    session: &Session,
+    config: GatewayConfig,
+    common: &CommonArgs,
+) -> anyhow::Result<Running> {
+    let (mut origins, mut prefixes) = (Vec::new(), Vec::new());
+    if !config.origins.is_empty() {
+        let choice = KeyChoice { key: common.key.as_ref(), sign: common.sign, keys: &common.keys };
+        let signing = choice.signing()?;
+        let identity = Identity { signer: signing.signer, certificate: signing.certificate };
+        for origin in config.origins {
+            let (prefix, url) = (origin.prefix.to_string(), origin.url.clone());
+            let started = Origin::start(session, identity.clone(), origin).await;
+            origins.push(started.with_context(|| format!("cannot serve {prefix}"))?);
+            prefixes.push((prefix, url));
+        }
+    }
+    let front = match config.front {
+        Some(config) => {
+            let scheme = if config.tls.is_some() { "https" } else { "http" };
+            let anchors = &config.trust_anchors;
+            let trust = GatewayTrust::new(&common.keys, anchors, config.allow_unsigned)?;
+            let front = Front::start(session, trust.clone(), config).await?;
+            Some((front, trust, scheme))
+        }
+        None => None,
+    };
+    Ok(Running { front, origins, prefixes })
+}
+
+impl Running {
+    fn ready_line(&self, json: bool) -> String {
+        let urls: Vec<String> = self
+            .front
+            .iter()
+            .flat_map(|(front, _, scheme)| {
+                front.addresses().iter().map(move |address| format!("{scheme}://{address}/"))
+            })
+            .collect();
+        if json {
+            let status = self.front.as_ref().and_then(|(front, ..)| front.status());
+            let ready = serde_json::json!({
+                "ready": true,
+                "urls": urls,
+                "status": status.map(|address| format!("http://{address}/metrics")),
+                "prefixes": self.prefixes.iter().map(|(prefix, _)| prefix).collect::<Vec<_>>(),
+                "pid": process::id(),
+            });
+            return ready.to_string();
+        }
+        let served = self.prefixes.iter().map(|(prefix, url)| format!("{prefix} from {url}"));
+        let parts: Vec<String> =
+            urls.into_iter().map(|url| format!("at {url}")).chain(served).collect();
+        format!("weir gateway is ready: {}", parts.join(", "))
+    }
+
+    async fn stop(self) {
+        if let Some((front, trust, _)) = self.front {
+            front.stop().await;
+            trust.remember();
+        }
+        drop(self.origins);
+    }
+}

@@ -1,0 +1,444 @@
+//! Verified content in bounded memory, in pieces. All requests share it, so popular content is
+//! fetched and hashed once.
+//!
+//! A piece is about 1 MiB of one version. A *run* fetches consecutive pieces with one consumer, so
+//! that the congestion controller sees one long transfer. A cursor reads pieces in order:
+//!
+//! 1. It takes a piece that is complete or that a run is fetching. It follows the latter while it
+//!    grows.
+//! 2. If there is none, it adds the piece. The run of the piece before it continues with it, if
+//!    there is one; otherwise a new run starts.
+//! 3. It also adds the next two pieces, so that the run does not pause between pieces.
+//!
+//! A run never fetches a piece that nobody has added, so a client that reads slowly, or leaves,
+//! stops it. Only complete pieces are evicted, the one that was read longest ago first.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use lru::LruCache;
+use tokio::sync::{Notify, oneshot};
+use weir_socket::{Consumer, Reader, SocketError};
+use weir_transport::Metadata;
+use weir_wire::Name;
+
+/// Upper bound of bytes of a piece.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Bytes of a chunk of a piece that is being fetched slower than it is read.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Pieces that are fetched before they are read.
+const PIECES_AHEAD: u64 = 2;
+/// How long a run waits for the next piece to be wanted.
+const RUN_IDLE_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct PieceId {
+    versioned: Name,
+    index: u64,
+}
+
+impl PieceId {
+    fn next(&self) -> Self {
+        Self { versioned: self.versioned.clone(), index: self.index + 1 }
+    }
+}
+
+/// A piece, complete or not.
+#[derive(Default)]
+struct Piece {
+    content: Mutex<PieceContent>,
+    /// Content was added, or the outcome is known.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct PieceContent {
+    chunks: Vec<Bytes>,
+    len: u64,
+    /// Set when no more is added. An error fails the requests that read so far.
+    outcome: Option<Result<(), SocketError>>,
+    /// A run fetches it.
+    has_run: bool,
+}
+
+impl Piece {
+    fn content(&self) -> MutexGuard<'_, PieceContent> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, chunk: Bytes) {
+        let mut content = self.content();
+        content.len += chunk.len() as u64;
+        content.chunks.push(chunk);
+        drop(content);
+        self.changed.notify_waiters();
+    }
+
+    fn end(&self, outcome: Result<(), SocketError>) {
+        self.content().outcome = Some(outcome);
+        self.changed.notify_waiters();
+    }
+
+    /// Marks it as fetched by a run. Returns false if it already was.
+    fn take(&self) -> bool {
+        !std::mem::replace(&mut self.content().has_run, true)
+    }
+
+    /// The bytes from an offset on, once there are some. `None` at the end of the piece.
+    async fn read(&self, offset: u64) -> Result<Option<Bytes>, SocketError> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let content = self.content();
+                if offset < content.len {
+                    return Ok(Some(chunk_at(&content.chunks, offset)));
+                }
+                if let Some(outcome) = &content.outcome {
+                    return outcome.clone().map(|()| None);
+                }
+            }
+            changed.await;
+        }
+    }
+}
+
+fn chunk_at(chunks: &[Bytes], mut offset: u64) -> Bytes {
+    for chunk in chunks {
+        match offset.checked_sub(chunk.len() as u64) {
+            Some(rest) => offset = rest,
+            None => return chunk.slice(offset as usize..),
+        }
+    }
+    Bytes::new()
+}
+
+struct PiecesState {
+    pieces: LruCache<PieceId, Arc<Piece>>,
+    /// Bytes of complete pieces.
+    bytes: u64,
+    /// Runs that wait for their next piece.
+    idle_runs: HashMap<PieceId, oneshot::Sender<Arc<Piece>>>,
+}
+
+/// The pieces of all versions.
+pub(super) struct Pieces {
+    consumer: Consumer,
+    bytes_max: u64,
+    state: Mutex<PiecesState>,
+}
+
+impl Pieces {
+    pub(super) fn new(consumer: Consumer, bytes_max: u64) -> Arc<Self> {
+        let (pieces, idle_runs) = (LruCache::unbounded(), HashMap::new());
+        let state = Mutex::new(PiecesState { pieces, bytes: 0, idle_runs });
+        Arc::new(Self { consumer, bytes_max, state })
+    }
+
+    fn state(&self) -> MutexGuard<'_, PiecesState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of complete pieces.
+    pub(super) fn bytes(&self) -> u64 {
+        self.state().bytes
+    }
+
+    /// Reads a range of bytes of a version. The end may be unknown (`u64::MAX`).
+    pub(super) fn cursor(
+        self: &Arc<Self>,
+        metadata: Arc<Metadata>,
+        start: u64,
+        end: u64,
+    ) -> Cursor {
+        let end = metadata.size_bytes.map_or(end, |size| end.min(size));
+        let piece_bytes = piece_bytes(&metadata);
+        let ran_dry = start >= end;
+        Cursor { pieces: self.clone(), metadata, piece_bytes, at: start, end, piece: None, ran_dry }
+    }
+
+    /// The piece, and whether it is complete. Begins to fetch it if necessary, up to the piece
+    /// `last`.
+    fn get(self: &Arc<Self>, metadata: &Arc<Metadata>, index: u64, last: u64) -> Arc<Piece> {
+        let id = PieceId { versioned: metadata.versioned.clone(), index };
+        let mut state = self.state();
+        if let Some(piece) = state.pieces.get(&id) {
+            return piece.clone();
+        }
+        let piece = Arc::new(Piece::default());
+        state.pieces.put(id.clone(), piece.clone());
+        // A run that fetches the piece before this one continues with it.
+        let before = index.checked_sub(1).map(|before| PieceId { index: before, ..id.clone() });
+        let is_next = before.is_some_and(|before| {
+            let before = state.pieces.peek(&before);
+            before.is_some_and(|piece| piece.content().outcome.is_none())
+        });
+        if let Some(run) = state.idle_runs.remove(&id) {
+            piece.take();
+            if run.send(piece.clone()).is_ok() {
+                return piece;
+            }
+        } else if is_next {
+            return piece;
+        }
+        piece.take();
+        drop(state);
+        let run = Run { pieces: self.clone(), metadata: metadata.clone(), id, last };
+        tokio::spawn(run.fetch(piece.clone()));
+        piece
+    }
+
+    /// A piece is complete.
+    fn add_complete(&self, len: u64) {
+        let mut state = self.state();
+        state.bytes += len;
+        // The least recently read pieces are at the end. Those that are being fetched stay.
+        let mut kept = Vec::new();
+        while state.bytes > self.bytes_max
+            && let Some((id, piece)) = state.pieces.pop_lru()
+        {
+            let (len, is_complete) = {
+                let content = piece.content();
+                (content.len, content.outcome.is_some())
+            };
+            match is_complete {
+                true => state.bytes = state.bytes.saturating_sub(len),
+                false => kept.push((id, piece)),
+            }
+        }
+        for (id, piece) in kept {
+            state.pieces.put(id, piece);
+        }
+    }
+
+    /// Ends a piece that is not kept, and those after it that no run has begun.
+    fn end_run(&self, mut id: PieceId, piece: &Arc<Piece>, outcome: Result<(), SocketError>) {
+        let mut state = self.state();
+        if state.pieces.peek(&id).is_some_and(|it| Arc::ptr_eq(it, piece)) {
+            state.pieces.pop(&id);
+        }
+        piece.end(outcome.clone());
+        loop {
+            id = id.next();
+            let Some(next) = state.pieces.peek(&id) else { return };
+            if !next.take() {
+                return;
+            }
+            next.end(outcome.clone());
+            state.pieces.pop(&id);
+        }
+    }
+}
+
+/// Bytes of each piece of a version, a multiple of its segment size.
+fn piece_bytes(metadata: &Metadata) -> u64 {
+    match metadata.segment_size {
+        Some(size @ 1..=PIECE_BYTES) => PIECE_BYTES / size * size,
+        _ => PIECE_BYTES,
+    }
+}
+
+/// Reads pieces in order.
+pub(super) struct Cursor {
+    pieces: Arc<Pieces>,
+    metadata: Arc<Metadata>,
+    piece_bytes: u64,
+    at: u64,
+    end: u64,
+    piece: Option<(u64, Arc<Piece>)>,
+    ran_dry: bool,
+}
+
+impl Cursor {
+    /// The next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// The rest cannot be fetched.
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, SocketError>> {
+        while !self.ran_dry {
+            let (index, offset) = (self.at / self.piece_bytes, self.at % self.piece_bytes);
+            let piece = match &self.piece {
+                Some((number, piece)) if *number == index => piece.clone(),
+                _ => self.open(index),
+            };
+            match piece.read(offset).await {
+                Ok(Some(mut chunk)) => {
+                    chunk.truncate((self.end - self.at).min(chunk.len() as u64) as usize);
+                    self.at += chunk.len() as u64;
+                    self.ran_dry = self.at >= self.end;
+                    return Some(Ok(chunk));
+                }
+                // Only the last piece of a version of unknown size may be short.
+                Ok(None) if self.metadata.size_bytes.is_none() => self.ran_dry = true,
+                Ok(None) => {
+                    self.ran_dry = true;
+                    return Some(Err(SocketError::NotVerified(
+                        "the object is shorter than its metadata state".into(),
+                    )));
+                }
+                Err(error) => {
+                    self.ran_dry = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+
+    fn open(&mut self, index: u64) -> Arc<Piece> {
+        let last = self.end.saturating_sub(1) / self.piece_bytes;
+        let piece = self.pieces.get(&self.metadata, index, last);
+        for next in index + 1..=last.min(index + PIECES_AHEAD) {
+            self.pieces.get(&self.metadata, next, last);
+        }
+        self.piece = Some((index, piece.clone()));
+        piece
+    }
+}
+
+/// Fetches consecutive pieces.
+struct Run {
+    pieces: Arc<Pieces>,
+    metadata: Arc<Metadata>,
+    /// The piece that it fetches.
+    id: PieceId,
+    /// Index of the last piece that the request wants.
+    last: u64,
+}
+
+impl Run {
+    async fn fetch(mut self, first: Arc<Piece>) {
+        let piece_bytes = piece_bytes(&self.metadata);
+        let start = self.id.index * piece_bytes;
+        let end = self.last.saturating_add(1).saturating_mul(piece_bytes);
+        let size = self.metadata.size_bytes.unwrap_or(u64::MAX);
+        let mut reader =
+            match self.pieces.consumer.fetch_found(&self.metadata, start..end.min(size)) {
+                Ok(reader) => reader,
+                Err(error) => return self.pieces.end_run(self.id, &first, Err(error)),
+            };
+        let mut piece = first;
+        let mut left_over = Bytes::new();
+        loop {
+            let wanted = piece_bytes.min(size.saturating_sub(self.id.index * piece_bytes));
+            match fill(&mut reader, &piece, wanted, &mut left_over).await {
+                Ok(true) => {
+                    piece.end(Ok(()));
+                    self.pieces.add_complete(wanted);
+                }
+                // The object ends here.
+                Ok(false) => return self.pieces.end_run(self.id, &piece, Ok(())),
+                Err(error) => return self.pieces.end_run(self.id, &piece, Err(error)),
+            }
+            if self.id.index >= self.last || (self.id.index + 1).saturating_mul(piece_bytes) >= size
+            {
+                return;
+            }
+            self.id = self.id.next();
+            match self.next_piece().await {
+                Some(next) => piece = next,
+                None => return,
+            }
+        }
+    }
+
+    /// The next piece, if it is wanted and no other run fetches it.
+    async fn next_piece(&self) -> Option<Arc<Piece>> {
+        let added = {
+            let mut state = self.pieces.state();
+            if let Some(next) = state.pieces.peek(&self.id) {
+                return next.take().then(|| next.clone());
+            }
+            let (run, added) = oneshot::channel();
+            match state.idle_runs.entry(self.id.clone()) {
+                // Another run waits for the same piece.
+                Entry::Occupied(_) => return None,
+                Entry::Vacant(entry) => entry.insert(run),
+            };
+            added
+        };
+        match tokio::time::timeout(RUN_IDLE_MAX, added).await {
+            Ok(next) => next.ok(),
+            Err(_) => {
+                self.pieces.state().idle_runs.remove(&self.id);
+                None
+            }
+        }
+    }
+}
+
+/// Adds `wanted` bytes to a piece. Returns false if the object ends before.
+async fn fill(
+    reader: &mut Reader,
+    piece: &Piece,
+    wanted: u64,
+    left_over: &mut Bytes,
+) -> Result<bool, SocketError> {
+    let (mut buffer, mut left) = (BytesMut::new(), wanted);
+    let mut chunks = 0;
+    while left > 0 {
+        let next = if left_over.is_empty() {
+            let ready = poll_fn(|context| match reader.poll_piece(context) {
+                Poll::Ready(packet) => Poll::Ready(Some(packet)),
+                Poll::Pending => Poll::Ready(None),
+            });
+            match ready.await {
+                Some(packet) => packet?,
+                // Those who read it get what there is, before it waits.
+                None => {
+                    if !buffer.is_empty() {
+                        piece.push(buffer.split().freeze());
+                        chunks += 1;
+                    }
+                    poll_fn(|context| reader.poll_piece(context)).await?
+                }
+            }
+        } else {
+            let octets = std::mem::take(left_over);
+            buffer.extend_from_slice(&octets);
+            left -= octets.len() as u64;
+            continue;
+        };
+        if next.is_empty() {
+            piece.push(buffer.freeze());
+            return Ok(false);
+        }
+        if buffer.capacity() == 0 {
+            buffer.reserve(CHUNK_BYTES.min(left as usize));
+        }
+        let taken = (next.len() as u64).min(left) as usize;
+        buffer.extend_from_slice(&next[..taken]);
+        left -= taken as u64;
+        *left_over = Bytes::copy_from_slice(&next[taken..]);
+        if buffer.len() >= CHUNK_BYTES {
+            piece.push(buffer.split().freeze());
+            chunks += 1;
+        }
+    }
+    if !buffer.is_empty() {
+        piece.push(buffer.freeze());
+        chunks += 1;
+    }
+    if chunks > CHUNKS_MAX {
+        piece.join_chunks();
+    }
+    Ok(true)
+}
+
+/// A complete piece with more chunks is copied into one.
+const CHUNKS_MAX: usize = 8;
+
+impl Piece {
+    fn join_chunks(&self) {
+        let mut content = self.content();
+        let mut whole = BytesMut::with_capacity(content.len as usize);
+        content.chunks.drain(..).for_each(|chunk| whole.extend_from_slice(&chunk));
+        content.chunks.push(whole.freeze());
+    }
+}

@@ -1,0 +1,198 @@
+//! The response for an object: status, header fields, and which bytes follow.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{HeaderName, Method, Response, StatusCode};
+use weir_face::unix_time_ms;
+
+use super::Shared;
+use super::body::{self, Body, Part};
+use super::conditions::{self, Outcome, Wanted};
+use super::errors::Failure;
+use super::heads::{Found, HeadSource};
+use super::log::Access;
+use super::request::set;
+use crate::names::name_of_path;
+
+/// Separates the parts of a response with several ranges. It contains a character that no base64
+/// text has, and is long enough not to be in a body by chance.
+const BOUNDARY: &str = "weir-7f3a9c51e2b84d06a9d1c4e8f0b25367";
+/// Fields of a full response that a 304 has, too (RFC 9110, section 15.4.5).
+const IN_NOT_MODIFIED: [HeaderName; 9] = [
+    header::CACHE_CONTROL,
+    header::CONTENT_LOCATION,
+    header::DATE,
+    header::ETAG,
+    header::EXPIRES,
+    header::VARY,
+    header::AGE,
+    header::LAST_MODIFIED,
+    HeaderName::from_static("cache-status"),
+];
+
+pub(super) fn source_word(source: HeadSource) -> &'static str {
+    match source {
+        HeadSource::Memory => "memory",
+        HeadSource::Network => "network",
+        HeadSource::Origin => "origin",
+    }
+}
+
+/// The response for an object that was found.
+pub(super) fn of_object(
+    shared: &Arc<Shared>,
+    request: &Parts,
+    found: Arc<Found>,
+    source: HeadSource,
+    mut access: Access,
+) -> Response<Body> {
+    let mut fields = head_fields(request, &found, source, &access);
+    let status = found.head.status;
+    let outcome = match status {
+        StatusCode::OK => conditions::evaluate(&request.method, &request.headers, &fields),
+        _ => Outcome::Full,
+    };
+    if outcome == Outcome::NotModified {
+        access.status = StatusCode::NOT_MODIFIED;
+        let names: Vec<HeaderName> = fields.keys().cloned().collect();
+        for name in names.iter().filter(|name| !IN_NOT_MODIFIED.contains(name)) {
+            fields.remove(name);
+        }
+        return with(access.status, fields, body::empty());
+    }
+    if outcome == Outcome::PreconditionFailed {
+        access.status = StatusCode::PRECONDITION_FAILED;
+        let failure = Failure::new(access.status, "the object has changed");
+        return failure.response();
+    }
+    let size = found.metadata.size_bytes;
+    let wanted = match size {
+        Some(size) if status == StatusCode::OK && request.method == Method::GET => {
+            conditions::wanted(&request.headers, &fields, size)
+        }
+        _ => Wanted::All,
+    };
+    if size.is_some() && status == StatusCode::OK {
+        fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    }
+    let size = size.unwrap_or(u64::MAX);
+    match wanted {
+        Wanted::All => {
+            access.status = status;
+            if size < u64::MAX && has_body(status) {
+                set(&mut fields, header::CONTENT_LENGTH, size.to_string());
+            }
+            let body = content(shared, request, &found, [0..size], access);
+            with(status, fields, body)
+        }
+        Wanted::NotSatisfiable => {
+            access.status = StatusCode::RANGE_NOT_SATISFIABLE;
+            let reason = format!("the object has {size} bytes");
+            let mut response = Failure::new(access.status, reason).response();
+            set(response.headers_mut(), header::CONTENT_RANGE, format!("bytes */{size}"));
+            response
+        }
+        Wanted::Ranges(ranges) => {
+            access.status = StatusCode::PARTIAL_CONTENT;
+            partial(shared, request, &found, fields, &ranges, access)
+        }
+    }
+}
+
+fn has_body(status: StatusCode) -> bool {
+    !status.is_informational()
+        && status != StatusCode::NO_CONTENT
+        && status != StatusCode::NOT_MODIFIED
+}
+
+fn with(status: StatusCode, fields: HeaderMap, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = fields;
+    response
+}
+
+/// The producer's fields, and those that say where the response came from.
+fn head_fields(request: &Parts, found: &Found, source: HeadSource, access: &Access) -> HeaderMap {
+    let mut fields = found.head.fields.clone();
+    let now_ms = unix_time_ms();
+    if found.is_http {
+        set(&mut fields, header::AGE, found.head.age_s(now_ms).to_string());
+    }
+    if is_versioned(request) {
+        set(&mut fields, header::CACHE_CONTROL, "public, max-age=31536000, immutable");
+    }
+    let hit = match source {
+        HeadSource::Memory => "hit".to_owned(),
+        other => format!("fwd=miss; detail={}", source_word(other)),
+    };
+    set(&mut fields, HeaderName::from_static("cache-status"), format!("weir; {hit}"));
+    let elapsed_ms = access.begun.elapsed().as_secs_f64() * 1e3;
+    let timing = format!("head;dur={elapsed_ms:.1};desc=\"{}\"", source_word(source));
+    set(&mut fields, HeaderName::from_static("server-timing"), timing);
+    fields.append(header::VIA, HeaderValue::from_static("1.1 weir"));
+    fields
+}
+
+fn is_versioned(request: &Parts) -> bool {
+    let root = weir_wire::Name::new();
+    name_of_path(&root, request.uri.path(), None).is_ok_and(|target| target.version.is_some())
+}
+
+fn content(
+    shared: &Arc<Shared>,
+    request: &Parts,
+    found: &Found,
+    ranges: impl IntoIterator<Item = Range<u64>>,
+    access: Access,
+) -> Body {
+    if request.method == Method::HEAD || !has_body(found.head.status) {
+        return body::empty();
+    }
+    let cursor = |range: Range<u64>| {
+        Part::Content(shared.pieces.cursor(found.metadata.clone(), range.start, range.end))
+    };
+    body::parts(ranges.into_iter().map(cursor).collect(), Arc::new(access))
+}
+
+fn partial(
+    shared: &Arc<Shared>,
+    request: &Parts,
+    found: &Found,
+    mut fields: HeaderMap,
+    ranges: &[Range<u64>],
+    access: Access,
+) -> Response<Body> {
+    let size = found.metadata.size_bytes.unwrap_or(u64::MAX);
+    let place = |range: &Range<u64>| format!("bytes {}-{}/{size}", range.start, range.end - 1);
+    if let [range] = ranges {
+        set(&mut fields, header::CONTENT_RANGE, place(range));
+        set(&mut fields, header::CONTENT_LENGTH, (range.end - range.start).to_string());
+        let body = content(shared, request, found, [range.clone()], access);
+        return with(StatusCode::PARTIAL_CONTENT, fields, body);
+    }
+    let kind = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.map(|kind| format!("Content-Type: {kind}\r\n")).unwrap_or_default();
+    let (mut parts, mut length) = (Vec::new(), 0);
+    let mut text = |parts: &mut Vec<Part>, text: String| {
+        length += text.len() as u64;
+        parts.push(Part::Text(Bytes::from(text)));
+    };
+    for range in ranges {
+        let place = place(range);
+        let head = format!("\r\n--{BOUNDARY}\r\n{kind}Content-Range: {place}\r\n\r\n");
+        text(&mut parts, head);
+        let metadata = found.metadata.clone();
+        parts.push(Part::Content(shared.pieces.cursor(metadata, range.start, range.end)));
+    }
+    text(&mut parts, format!("\r\n--{BOUNDARY}--\r\n"));
+    length += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+    let kind = format!("multipart/byteranges; boundary={BOUNDARY}");
+    set(&mut fields, header::CONTENT_TYPE, kind);
+    set(&mut fields, header::CONTENT_LENGTH, length.to_string());
+    with(StatusCode::PARTIAL_CONTENT, fields, body::parts(parts, Arc::new(access)))
+}

@@ -1,0 +1,155 @@
+//! Video players and other HTTP clients of the gateway, over three routers.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_tests::{Host, Process, Router, wait_until};
+
+/// Time limit for a client on a busy machine. Each one plays for at most half a minute.
+const CLIENT_LIMIT: Duration = Duration::from_secs(180);
+const PLAY_SECONDS: &str = "20";
+
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("players")
+}
+
+/// Whether a program runs with these arguments. If not, prints what to install.
+fn is_installed(program: &str, arguments: &[&str], what: &str) -> bool {
+    let output = Command::new(program).args(arguments).current_dir(programs()).output();
+    let is_installed = output.is_ok_and(|output| output.status.success());
+    if !is_installed {
+        eprintln!("not measured: install {what}");
+    }
+    is_installed
+}
+
+fn has_channel() -> bool {
+    is_installed("python3", &["--version"], "python3 (Debian)")
+        && is_installed("nginx", &["-v"], "nginx-light (Debian)")
+        && is_installed("ffmpeg", &["-version"], "ffmpeg (Debian)")
+}
+
+fn has_browser() -> bool {
+    is_installed("chromium", &["--version"], "chromium (Debian)")
+        && is_installed("node", &["--version"], "nodejs (Debian)")
+        && is_installed(
+            "node",
+            &["--input-type=module", "-e", "import 'playwright-core'"],
+            "the players with `npm ci` in tests/players",
+        )
+}
+
+/// A live channel and other files on nginx, a gateway origin, three routers in a row, and a gateway
+/// front: nginx, origin, first router, second, third, front.
+struct Network {
+    host: Host,
+    /// The folder that nginx serves.
+    folder: String,
+    /// The URL of the front.
+    url: String,
+    _programs: Vec<Process>,
+    _routers: [Router; 3],
+}
+
+impl Network {
+    fn new() -> Self {
+        let host = Host::new();
+        let channel = start(&host, "python3", &["channel.py", &host.free_port().to_string()]);
+        let routers = ["first", "second", "third"].map(|name| Router::start_at(&host, name));
+        routers[1].add_route("/", &routers[0].udp());
+        routers[2].add_route("/", &routers[1].udp());
+        let content = channel.json_line();
+        let text = |key: &str| content[key].as_str().expect("text").to_owned();
+        let (nginx, folder) = (text("url"), text("folder"));
+        let origin = |prefix: &str, options: &[&str]| {
+            let mapping = format!("{prefix}={nginx}{prefix}");
+            routers[0].spawn(&[&["gateway", "origin", &mapping], options].concat())
+        };
+        let origins = [origin("/tv/c1", &["--live"]), origin("/vod", &[]), origin("/files", &[])];
+        let address = format!("127.0.0.1:{}", host.free_port());
+        let front = routers[2].spawn(&["gateway", "front", "--listen", &address]);
+        let url = format!("http://{address}");
+        for path in ["tv/c1/master.m3u8", "vod/master.m3u8"] {
+            wait_until("the front serves the channel", || is_served(&format!("{url}/{path}")));
+        }
+        let programs = [channel, front].into_iter().chain(origins).collect();
+        Self { host, folder, url, _programs: programs, _routers: routers }
+    }
+
+    /// Runs a client that compares what the front serves with the folder.
+    fn compare(&self, client: &str) -> Value {
+        let finished = start(&self.host, "python3", &[client, &self.url, &self.folder]);
+        finished.finish_within(CLIENT_LIMIT).success().json()
+    }
+
+    /// Plays a stream, and returns the report of the player.
+    fn play(&self, player: &str, path: &str) -> Value {
+        let url = format!("{}/{path}", self.url);
+        let mut words = vec!["play.mjs", player, &url, "--seconds", PLAY_SECONDS];
+        let picture = std::env::var_os("WEIR_SCREENSHOTS").map(|folder| {
+            let path = Path::new(&folder).join(format!("{player}.png"));
+            path.to_str().expect("UTF-8").to_owned()
+        });
+        words.extend(picture.iter().flat_map(|path| ["--screenshot", path]));
+        start(&self.host, "node", &words).finish_within(CLIENT_LIMIT).success().json()
+    }
+}
+
+/// Starts a program of `tests/players` with an interpreter. Its temporary files are on the host.
+fn start(host: &Host, interpreter: &str, arguments: &[&str]) -> Process {
+    let mut command = host.command(Path::new(interpreter));
+    command.arg(programs().join(arguments[0])).args(&arguments[1..]);
+    command.env("TMPDIR", host.path("")).env("PYTHONDONTWRITEBYTECODE", "1");
+    Process::start(&arguments.join(" "), command)
+}
+
+fn is_served(url: &str) -> bool {
+    let mut curl = Command::new("curl");
+    curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "10"]);
+    curl.args(["--output", "/dev/null", url]);
+    curl.status().expect("curl starts").success()
+}
+
+#[test]
+fn browsers_play_live_and_film() {
+    if !has_channel() || !has_browser() {
+        return;
+    }
+    let network = Network::new();
+    for player in ["hls", "shaka"] {
+        for path in ["tv/c1/master.m3u8", "vod/master.m3u8"] {
+            let report = network.play(player, path);
+            println!("{path}: {report}");
+            assert_eq!(report["played"], true, "{path}: {report}");
+            assert!(report["decoded_frames"].as_u64() > Some(0), "{path}: {report}");
+        }
+    }
+}
+
+#[test]
+fn ffmpeg_copies_every_packet() {
+    if !has_channel() {
+        return;
+    }
+    println!("{}", Network::new().compare("remux.py"));
+}
+
+#[test]
+fn curl_resumes_broken_downloads() {
+    if !has_channel() {
+        return;
+    }
+    println!("{}", Network::new().compare("resume.py"));
+}
+
+#[test]
+fn fsspec_reads_columns_of_parquet() {
+    let modules = ["-c", "import aiohttp, fsspec, pyarrow"];
+    let what = "`pip install --requirement tests/players/requirements.txt`";
+    if !has_channel() || !is_installed("python3", &modules, what) {
+        return;
+    }
+    println!("{}", Network::new().compare("columns.py"));
+}
