@@ -131,20 +131,21 @@ pub(super) struct CacheCounts {
 }
 
 impl CacheCounts {
-    /// Reads the counters; `None` if one is missing. All kinds of hits and of misses count.
+    /// Reads the counters; `None` if one is missing. All kinds of hits and of misses count. Hits of
+    /// the memory cache (`cache_hit_mem_fresh`) are among those of `cache_hit_fresh`.
     fn read(counters: &Value) -> Option<Self> {
+        const HITS: [&str; 4] = ["fresh", "revalidated", "ims", "stale_served"];
         const HTTP: &str = "proxy.process.http.";
         let number = |value: &Value| value.as_str()?.parse::<u64>().ok();
         let one = |name: &str| number(&counters[format!("{HTTP}{name}")]);
-        let all = |start: &str| {
-            let start = format!("{HTTP}{start}");
-            let of_kind = counters.as_object()?.iter().filter(|(name, _)| name.starts_with(&start));
-            of_kind.map(|(_, value)| number(value)).sum::<Option<u64>>()
+        let is_miss = |name: &str| {
+            name.strip_prefix(HTTP).is_some_and(|name| name.starts_with("cache_miss_"))
         };
+        let misses = counters.as_object()?.iter().filter(|(name, _)| is_miss(name));
         Some(Self {
             requests: one("incoming_requests")?,
-            hits: all("cache_hit_")?,
-            misses: all("cache_miss_")?,
+            hits: HITS.iter().map(|kind| one(&format!("cache_hit_{kind}"))).sum::<Option<_>>()?,
+            misses: misses.map(|(_, value)| number(value)).sum::<Option<_>>()?,
             octets: one("user_agent_response_document_total_size")?,
         })
     }
@@ -160,7 +161,10 @@ mod tests {
         let mut counters = json!({
             "proxy.process.http.incoming_requests": "39",
             "proxy.process.http.cache_hit_fresh": "6",
+            "proxy.process.http.cache_hit_mem_fresh": "5",
             "proxy.process.http.cache_hit_revalidated": "2",
+            "proxy.process.http.cache_hit_ims": "0",
+            "proxy.process.http.cache_hit_stale_served": "0",
             "proxy.process.http.cache_miss_cold": "17",
             "proxy.process.http.cache_miss_changed": "2",
             "proxy.process.http.cache_lookups": "27",

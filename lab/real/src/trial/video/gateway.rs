@@ -1,16 +1,15 @@
 //! The named delivery: gateway fronts, routers, and a gateway origin before the cache server.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 
+use serde_json::Value;
 use weir_scenario::trial::PREFIX;
 
 use super::super::super::RealError;
 use super::super::super::testbed::Testbed;
 use super::super::hls::channel_name;
-use super::super::processes::write;
 use super::super::routers_at;
-use super::{Setup, free_address};
+use super::Setup;
 
 /// Signed packets that the origin keeps for each channel: more than the segments of a playlist in
 /// the highest quality.
@@ -27,39 +26,52 @@ pub(super) fn start(
     let (last, others) = routers.split_last().expect("a plan has routers");
     let front_routers = if others.is_empty() { &routers[..] } else { others };
     setup.network.extend(testbed.routers.values().map(|router| router.process.id()));
-    let config = setup.group.dir().join("gateway.toml");
-    write(&config, origin_text(last, server, setup.video().channels).as_bytes())?;
-    let config = config.display().to_string();
-    start_gateway(setup, &["gateway", "run", "-c", &config])?;
-    let mut fronts = Vec::new();
-    for router in front_routers {
-        let address = free_address()?;
-        let listen = address.to_string();
-        start_gateway(
-            setup,
-            &["gateway", "front", "--listen", &listen, "--prefix", PREFIX, "--router", router],
-        )?;
-        fronts.push(address);
-    }
-    Ok(fronts)
+    let origins: Vec<String> = (0..setup.video().channels)
+        .map(channel_name)
+        .map(|channel| format!("{PREFIX}/{channel}=http://{server}/{channel}"))
+        .collect();
+    let mut arguments = vec!["origin", "--live", "--buffer", BUFFER];
+    arguments.extend(origins.iter().map(String::as_str));
+    // The origin creates the key of this run, which fronts trust because it is their user's own.
+    start_gateway(setup, last, &arguments)?;
+    let front = ["front", "--listen", "127.0.0.1:0", "--prefix", PREFIX];
+    front_routers
+        .iter()
+        .map(|router| front_address(&start_gateway(setup, router, &front)?))
+        .collect()
 }
 
-fn start_gateway(setup: &mut Setup<'_, '_>, arguments: &[&str]) -> Result<(), RealError> {
-    let id = setup.group.command(arguments)?;
+/// Starts a gateway at a router. Returns its ready line.
+fn start_gateway(
+    setup: &mut Setup<'_, '_>,
+    router: &str,
+    arguments: &[&str],
+) -> Result<Value, RealError> {
+    let common = ["gateway", "--router", router, "--json"];
+    let id = setup.group.command(&[&common, arguments].concat())?;
+    let ready = setup.group.value(id, "ready")?;
     setup.working.push(id);
     setup.network.push(setup.group.system_id(id));
-    Ok(())
+    Ok(ready)
 }
 
-fn origin_text(router: &str, server: SocketAddr, channels: u32) -> String {
-    let mut text = format!("router = \"{router}\"\n");
-    for channel in (0..channels).map(channel_name) {
-        // Writing to a String cannot fail.
-        let _ = write!(
-            text,
-            "\n[[origin]]\nprefix = \"{PREFIX}/{channel}\"\nurl = \"http://{server}/{channel}\"\n\
-             live = true\nbuffer = \"{BUFFER}\"\n"
-        );
+fn front_address(ready: &Value) -> Result<SocketAddr, RealError> {
+    let address = |url: &str| url.strip_prefix("http://")?.strip_suffix('/')?.parse().ok();
+    ready["urls"][0].as_str().and_then(address).ok_or_else(|| RealError::System {
+        what: format!("a gateway front does not report its address: {ready}"),
+        source: std::io::ErrorKind::InvalidData.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ready_line_holds_the_address() {
+        let ready = json!({ "ready": true, "urls": ["http://127.0.0.1:8080/"] });
+        assert_eq!(front_address(&ready).unwrap().port(), 8080);
+        assert!(front_address(&json!({ "ready": true, "urls": [] })).is_err());
     }
-    text
 }
