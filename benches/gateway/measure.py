@@ -194,10 +194,11 @@ def large(bench):
     origins = [("/", f"127.0.0.1:{origin.port}")]
     settings = {"memory_megabytes": options.memory_megabytes}
     disk = {"disk_megabytes": int(options.gigabytes * 2000)}
-    # Varnish with memory alone, and with a file for its objects.
     arms = {name: (name, disk) for name in options.servers}
-    if "varnish" in arms:
-        arms["varnish, memory"] = ("varnish", {})
+    # These two also work without a disk.
+    for name in ("varnish", "weir"):
+        if name in arms:
+            arms[f"{name}, memory"] = (name, {})
     rates = {arm: {"first": [], "again": []} for arm in arms}
     failures = dict.fromkeys(arms, "")
     costs = {arm: [] for arm in arms}
@@ -428,6 +429,9 @@ def idle(bench):
     return rows
 
 
+# Request headers that the responses of the tests vary with.
+VARYING = ["foo", "bar", "baz", "abc", "accept-language"]
+
 # Prints the kind of each test. `Surrogate-Control` and `CDN-Cache-Control`, which only some caches
 # have, are left out.
 KINDS = """
@@ -486,10 +490,14 @@ def cache_tests(bench):
     )  # fmt: skip
     bench.stack.callback(origin.wait)
     bench.stack.callback(origin.terminate)
-    # The settings that the tests use for Varnish.
-    settings = {"default_ttl": 0, "default_grace": 0, "default_keep": 3600}
+    settings = {
+        # The settings that the tests use for Varnish.
+        "varnish": {"default_ttl": 0, "default_grace": 0, "default_keep": 3600},
+        "uploads": True,
+        "vary": VARYING,
+    }
     rows = []
-    for name, server in bench.caches([("/", f"127.0.0.1:{port}")], varnish=settings).items():
+    for name, server in bench.caches([("/", f"127.0.0.1:{port}")], **settings).items():
         server.wait_for_page()
         base = f"http://127.0.0.1:{server.port}"
         output = node(package, [f"{engine}cli.mjs"], npm_config_base=base, npm_package_config_id="")

@@ -378,7 +378,7 @@ router = "unix://DIR/router.sock"
 listen = ["127.0.0.1:PORT"]
 memory = "MEMORYMiB"
 client_timeout = "IDLEs"
-uploads = "/uploads"
+UPLOADS
 
 [[front.host]]
 query = true
@@ -390,7 +390,7 @@ ORIGIN = """
 prefix = "PREFIX"
 url = "URL"
 buffer = "MEMORYMiB"
-methods = ["PUT", "POST", "DELETE"]
+METHODS
 """
 
 
@@ -406,6 +406,10 @@ def weir(folder, origins, options):
     for prefix, address in origins:
         url = f"http://{address}{prefix}"
         text += ORIGIN.replace("PREFIX", prefix.rstrip("/") or "/").replace("URL", url)
+    has_uploads = options.get("uploads")
+    text = text.replace("UPLOADS", 'uploads = "/uploads"' if has_uploads else "")
+    methods = 'methods = ["PUT", "POST", "DELETE"]'
+    text = text.replace("METHODS", methods if has_uploads else "")
     if options.get("tls"):
         text += '\n[front.tls]\ncertificate = "{}"\nkey = "{}"\n'.format(*options["tls"])
     text = text.replace("MEMORY", memory)
@@ -414,9 +418,12 @@ def weir(folder, origins, options):
     socket_path = f"{folder}/router.sock"
     server = Server("Weir", folder, port)
     server.has_tls = bool(options.get("tls"))
+    disk = ""
+    if "disk_megabytes" in options:
+        disk = f'[[disk]]\npath = "{folder}/disk"\nsize = "{options["disk_megabytes"]}MiB"\n'
     server.start(
-        program, "router", "--unix", socket_path, "--udp", "none", "--tcp", "none",
-        "--store", f"{memory}MiB", environment=environment,
+        program, "router", "-c", write(folder, "weir.toml", disk), "--unix", socket_path,
+        "--udp", "none", "--tcp", "none", "--store", f"{memory}MiB", environment=environment,
     )  # fmt: skip
     server.wait_until(lambda: os.path.exists(socket_path))
     server.start(program, "gateway", "run", "-c", configuration, environment=environment)

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_tests::{Host, Process, Router, wait_until};
+use weir_tests::{Host, Process, Router};
 
 /// Time limit for a client on a busy machine. Each one plays for at most half a minute.
 const CLIENT_LIMIT: Duration = Duration::from_secs(180);
@@ -63,17 +63,17 @@ impl Network {
         let content = channel.json_line();
         let text = |key: &str| content[key].as_str().expect("text").to_owned();
         let (nginx, folder) = (text("url"), text("folder"));
-        let origin = |prefix: &str, options: &[&str]| {
-            let mapping = format!("{prefix}={nginx}{prefix}");
-            routers[0].spawn(&[&["gateway", "origin", &mapping], options].concat())
+        let gateway = |router: &Router, words: &[&str]| {
+            let process = router.spawn(&[&["gateway", "--json"], words].concat());
+            let ready = process.json_line();
+            (process, ready)
         };
-        let origins = [origin("/tv/c1", &["--live"]), origin("/vod", &[]), origin("/files", &[])];
-        let address = format!("127.0.0.1:{}", host.free_port());
-        let front = routers[2].spawn(&["gateway", "front", "--listen", &address]);
-        let url = format!("http://{address}");
-        for path in ["tv/c1/master.m3u8", "vod/master.m3u8"] {
-            wait_until("the front serves the channel", || is_served(&format!("{url}/{path}")));
-        }
+        let origin = |words: &[&str]| gateway(&routers[0], words).0;
+        let (live, film) = (format!("/tv/c1={nginx}/tv/c1"), format!("/vod={nginx}/vod"));
+        let files = format!("/files={nginx}/files");
+        let origins = [origin(&["origin", "--live", &live]), origin(&["origin", &film, &files])];
+        let (front, ready) = gateway(&routers[2], &["front", "--listen", "127.0.0.1:0"]);
+        let url = ready["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
         let programs = [channel, front].into_iter().chain(origins).collect();
         Self { host, folder, url, _programs: programs, _routers: routers }
     }
@@ -103,13 +103,6 @@ fn start(host: &Host, interpreter: &str, arguments: &[&str]) -> Process {
     command.arg(programs().join(arguments[0])).args(&arguments[1..]);
     command.env("TMPDIR", host.path("")).env("PYTHONDONTWRITEBYTECODE", "1");
     Process::start(&arguments.join(" "), command)
-}
-
-fn is_served(url: &str) -> bool {
-    let mut curl = Command::new("curl");
-    curl.args(["--silent", "--fail", "--noproxy", "*", "--max-time", "10"]);
-    curl.args(["--output", "/dev/null", url]);
-    curl.status().expect("curl starts").success()
 }
 
 #[test]

@@ -7,20 +7,30 @@
 //! | 133 | `Lifetime` | NNI, ms of freshness left at that time (RFC 9111, section 4.2) |
 //! | 135 | `Age` | NNI, its age in seconds at that time (RFC 9111, section 4.2.3) |
 //! | 137 | `Field` | a header field: name, a colon, value; repeated |
+//! | 139 | `Method` | of a request |
+//! | 141 | `Body` | the body of the answer to an upload, if it is short |
+//! | 143 | `BodyName` | Name of the version with that body, if it is long |
+//!
+//! The metadata of an upload have a [`RequestHead`]: `Method` and fields. The answer to an upload is
+//! an [`UploadAnswer`]: the elements of a response head, and `Body` or `BodyName`.
 
-use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
 use weir_wire::tlv::{self, Reader, Writer};
+use weir_wire::{Name, NameView};
 
 const STATUS: u32 = 129;
 const RECEIVED: u32 = 131;
 const LIFETIME: u32 = 133;
 const AGE: u32 = 135;
 const FIELD: u32 = 137;
+const METHOD: u32 = 139;
+const BODY: u32 = 141;
+const BODY_NAME: u32 = 143;
 
 /// Upper bound of bytes of an encoded head. With a name and a certificate it must fit into a
 /// packet.
-pub const HEAD_BYTES_MAX: usize = 5000;
+pub(crate) const HEAD_BYTES_MAX: usize = 5000;
 
 /// Fields that describe one connection, or that the gateway makes itself. `Set-Cookie` is for one
 /// client, but the response is for all.
@@ -43,31 +53,31 @@ const DROPPED: [HeaderName; 14] = [
 
 /// The head of a response whose body is an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResponseHead {
-    pub status: StatusCode,
-    pub fields: HeaderMap,
+pub(crate) struct ResponseHead {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
     /// When an origin gateway received or validated it, in milliseconds since the Unix epoch.
-    pub received_ms: u64,
+    pub(crate) received_ms: u64,
     /// Milliseconds of freshness left at that time.
-    pub lifetime_ms: u64,
+    pub(crate) lifetime_ms: u64,
     /// Its age in seconds at that time.
-    pub age_s: u64,
+    pub(crate) age_s: u64,
 }
 
 /// The head is malformed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the head of the response is malformed")]
-pub struct HeadError;
+pub(crate) struct HeadError;
 
 impl ResponseHead {
     /// A head without fields that is never fresh.
-    pub fn new(status: StatusCode, received_ms: u64) -> Self {
+    pub(crate) fn new(status: StatusCode, received_ms: u64) -> Self {
         Self { status, fields: HeaderMap::new(), received_ms, lifetime_ms: 0, age_s: 0 }
     }
 
     /// Removes the fields that describe a connection (RFC 9110, section 7.6.1), including those that
     /// `Connection` lists.
-    pub fn remove_hop_fields(fields: &mut HeaderMap) {
+    pub(crate) fn remove_hop_fields(fields: &mut HeaderMap) {
         let listed = fields.get_all(header::CONNECTION).iter();
         let listed: Vec<HeaderName> = listed
             .filter_map(|value| value.to_str().ok())
@@ -79,21 +89,19 @@ impl ResponseHead {
         }
     }
 
-    pub fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.nni(STATUS, u64::from(self.status.as_u16()));
         writer.nni(RECEIVED, self.received_ms);
         writer.nni(LIFETIME, self.lifetime_ms);
         writer.nni(AGE, self.age_s);
-        for (name, value) in &self.fields {
-            writer.tlv(FIELD, &[name.as_str().as_bytes(), b":", value.as_bytes()].concat());
-        }
+        write_fields(&mut writer, &self.fields);
         writer.into_vec()
     }
 
     /// # Errors
     /// An element is malformed, or the status is missing.
-    pub fn decode(octets: &[u8]) -> Result<Self, HeadError> {
+    pub(crate) fn decode(octets: &[u8]) -> Result<Self, HeadError> {
         let (mut reader, mut status) = (Reader::new(octets), None);
         let mut head = Self::new(StatusCode::OK, 0);
         while let Some(element) = reader.next_element().map_err(|_| HeadError)? {
@@ -103,13 +111,7 @@ impl ResponseHead {
                 RECEIVED => head.received_ms = number()?,
                 LIFETIME => head.lifetime_ms = number()?,
                 AGE => head.age_s = number()?,
-                FIELD => {
-                    let colon = element.value.iter().position(|octet| *octet == b':');
-                    let (name, value) = element.value.split_at(colon.ok_or(HeadError)?);
-                    let name = HeaderName::from_bytes(name).map_err(|_| HeadError)?;
-                    let value = HeaderValue::from_bytes(&value[1..]).map_err(|_| HeadError)?;
-                    head.fields.append(name, value);
-                }
+                FIELD => append_field(&mut head.fields, element.value)?,
                 _ => {}
             }
         }
@@ -120,15 +122,110 @@ impl ResponseHead {
     }
 
     /// Milliseconds of freshness left.
-    pub fn fresh_ms(&self, now_ms: u64) -> u64 {
+    pub(crate) fn fresh_ms(&self, now_ms: u64) -> u64 {
         let until = self.received_ms.saturating_add(self.lifetime_ms);
         // A clock that is ahead must not keep it fresh for longer than the producer said.
         until.saturating_sub(now_ms).min(self.lifetime_ms)
     }
 
     /// Its age in seconds (RFC 9111, section 4.2.3).
-    pub fn age_s(&self, now_ms: u64) -> u64 {
+    pub(crate) fn age_s(&self, now_ms: u64) -> u64 {
         self.age_s.saturating_add(now_ms.saturating_sub(self.received_ms) / 1000)
+    }
+}
+
+fn write_fields(writer: &mut Writer, fields: &HeaderMap) {
+    for (name, value) in fields {
+        writer.tlv(FIELD, &[name.as_str().as_bytes(), b":", value.as_bytes()].concat());
+    }
+}
+
+fn append_field(fields: &mut HeaderMap, octets: &[u8]) -> Result<(), HeadError> {
+    let colon = octets.iter().position(|octet| *octet == b':');
+    let (name, value) = octets.split_at(colon.ok_or(HeadError)?);
+    let name = HeaderName::from_bytes(name).map_err(|_| HeadError)?;
+    let value = HeaderValue::from_bytes(&value[1..]).map_err(|_| HeadError)?;
+    fields.append(name, value);
+    Ok(())
+}
+
+/// The head of a request whose body is an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RequestHead {
+    pub(crate) method: Method,
+    pub(crate) fields: HeaderMap,
+}
+
+impl RequestHead {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.tlv(METHOD, self.method.as_str().as_bytes());
+        write_fields(&mut writer, &self.fields);
+        writer.into_vec()
+    }
+
+    /// Drops fields that frame messages or identify a client.
+    ///
+    /// # Errors
+    /// An element is malformed, or the method is missing.
+    pub(crate) fn decode(octets: &[u8]) -> Result<Self, HeadError> {
+        let (mut reader, mut method, mut fields) = (Reader::new(octets), None, HeaderMap::new());
+        while let Some(element) = reader.next_element().map_err(|_| HeadError)? {
+            match element.typ {
+                METHOD => method = Method::from_bytes(element.value).ok(),
+                FIELD => append_field(&mut fields, element.value)?,
+                _ => {}
+            }
+        }
+        ResponseHead::remove_hop_fields(&mut fields);
+        for name in [header::COOKIE, header::AUTHORIZATION, header::HOST, header::EXPECT] {
+            fields.remove(name);
+        }
+        Ok(Self { method: method.ok_or(HeadError)?, fields })
+    }
+}
+
+/// The body of the answer to an upload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerBody {
+    Inline(Vec<u8>),
+    /// The name of the version to fetch.
+    Version(Name),
+}
+
+/// The answer to an upload: the Content of one Data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UploadAnswer {
+    pub(crate) head: ResponseHead,
+    pub(crate) body: AnswerBody,
+}
+
+impl UploadAnswer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut writer = Writer::new();
+        writer.raw(&self.head.encode());
+        match &self.body {
+            AnswerBody::Inline(octets) => writer.tlv(BODY, octets),
+            AnswerBody::Version(name) => writer.tlv(BODY_NAME, name.value()),
+        }
+        writer.into_vec()
+    }
+
+    /// # Errors
+    /// An element is malformed or missing.
+    pub(crate) fn decode(octets: &[u8]) -> Result<Self, HeadError> {
+        let (mut reader, mut body) = (Reader::new(octets), None);
+        while let Some(element) = reader.next_element().map_err(|_| HeadError)? {
+            match element.typ {
+                BODY => body = Some(AnswerBody::Inline(element.value.to_vec())),
+                BODY_NAME => {
+                    let name = NameView::from_value(element.value).map_err(|_| HeadError)?;
+                    body = Some(AnswerBody::Version(name.to_name()));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { head: ResponseHead::decode(octets)?, body: body.ok_or(HeadError)? })
     }
 }
 
@@ -148,6 +245,24 @@ mod tests {
     #[test]
     fn encodes_and_decodes() {
         assert_eq!(ResponseHead::decode(&head().encode()), Ok(head()));
+    }
+
+    #[test]
+    fn uploads_encode_and_decode() {
+        let request = RequestHead { method: Method::PUT, fields: head().fields };
+        assert_eq!(RequestHead::decode(&request.encode()), Ok(request.clone()));
+        let mut private = request.clone();
+        for name in ["cookie", "authorization", "host", "content-length", "connection"] {
+            private.fields.append(name, HeaderValue::from_static("x"));
+        }
+        assert_eq!(RequestHead::decode(&private.encode()), Ok(request));
+        assert_eq!(RequestHead::decode(&head().encode()), Err(HeadError));
+        let name = "/a/54=%01".parse().unwrap();
+        for body in [AnswerBody::Inline(vec![1, 2]), AnswerBody::Version(name)] {
+            let answer = UploadAnswer { head: head(), body };
+            assert_eq!(UploadAnswer::decode(&answer.encode()), Ok(answer));
+        }
+        assert_eq!(UploadAnswer::decode(&head().encode()), Err(HeadError));
     }
 
     #[test]

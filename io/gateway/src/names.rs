@@ -45,17 +45,17 @@ const SEGMENT_SET: &AsciiSet = &CONTROLS
 
 /// What a URL requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    pub name: Name,
+pub(crate) struct Target {
+    pub(crate) name: Name,
     /// The version in the URL, which never changes.
-    pub version: Option<u64>,
+    pub(crate) version: Option<u64>,
     /// The path ends in a slash, and so the name in an empty component.
-    pub is_folder: bool,
+    pub(crate) is_folder: bool,
 }
 
 /// Why a path has no name, or a name no path.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub(crate) enum PathError {
     #[error("the path has a segment `.` or `..`, an empty one, an encoded slash or a NUL")]
     Segment,
     #[error("the path is too long or has too many segments for a name")]
@@ -69,7 +69,11 @@ pub enum PathError {
 ///
 /// # Errors
 /// [`PathError::Segment`], [`PathError::TooLong`].
-pub fn name_of_path(prefix: &Name, path: &str, query: Option<&str>) -> Result<Target, PathError> {
+pub(crate) fn name_of_path(
+    prefix: &Name,
+    path: &str,
+    query: Option<&str>,
+) -> Result<Target, PathError> {
     let mut name = prefix.clone();
     let path = path.strip_prefix('/').unwrap_or(path);
     let segments: Vec<&str> = path.split('/').collect();
@@ -109,18 +113,18 @@ fn is_forbidden(segment: &[u8]) -> bool {
 
 /// A URL path with query, and request headers, as a name denotes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Resource {
+pub(crate) struct Resource {
     /// Path and query, as they stand in a request.
-    pub path: String,
+    pub(crate) path: String,
     /// Names and values of request headers on which the response depends.
-    pub headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// The URL path that a name denotes below a prefix of `prefix_components` components.
 ///
 /// # Errors
 /// [`PathError::Segment`], [`PathError::Component`].
-pub fn resource_of_name(
+pub(crate) fn resource_of_name(
     name: NameView<'_>,
     prefix_components: usize,
 ) -> Result<Resource, PathError> {
@@ -156,7 +160,7 @@ pub fn resource_of_name(
 }
 
 /// The name of a response that varies with these request headers.
-pub fn name_with_headers(name: &Name, headers: &[(String, String)]) -> Name {
+pub(crate) fn name_with_headers(name: &Name, headers: &[(String, String)]) -> Name {
     let part = |text: &str| percent_encode(text.as_bytes(), SEGMENT_SET).to_string();
     let pairs = headers.iter().map(|(name, value)| {
         format!("{}={}", part(name), part(value).replace('&', "%26").replace('=', "%3D"))

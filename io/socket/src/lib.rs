@@ -8,6 +8,8 @@ mod publish;
 mod repository;
 mod sockets;
 
+#[cfg(feature = "s3")]
+pub use bucket::open_object_store;
 pub use bucket::{Bucket, BucketError, Location};
 pub use fetch::{
     Directory, DownloadError, DownloadHost, DownloadId, DownloadOptions, FileSink, Found,

@@ -245,23 +245,30 @@ async fn start(
     common: &CommonArgs,
 ) -> anyhow::Result<Running> {
     let (mut origins, mut prefixes) = (Vec::new(), Vec::new());
-    if !config.origins.is_empty() {
+    let sends_uploads = config.front.as_ref().is_some_and(|front| front.uploads.is_some());
+    let mut identity = None;
+    if !config.origins.is_empty() || sends_uploads {
         let choice = KeyChoice { key: common.key.as_ref(), sign: common.sign, keys: &common.keys };
         let signing = choice.signing()?;
-        let identity = Identity { signer: signing.signer, certificate: signing.certificate };
-        for origin in config.origins {
-            let (prefix, url) = (origin.prefix.to_string(), origin.url.clone());
-            let started = Origin::start(session, identity.clone(), origin).await;
-            origins.push(started.with_context(|| format!("cannot serve {prefix}"))?);
-            prefixes.push((prefix, url));
-        }
+        identity = Some(Identity { signer: signing.signer, certificate: signing.certificate });
+    }
+    let front_config = config.front.clone().unwrap_or_default();
+    let trust =
+        GatewayTrust::new(&common.keys, &front_config.trust_anchors, front_config.allow_unsigned)?;
+    for origin in config.origins {
+        let identity = identity.clone().expect("origins have a key");
+        let (prefix, url) = (origin.prefix.to_string(), origin.url.clone());
+        let started = match origin.methods.is_empty() {
+            true => Origin::start(session, identity, origin).await,
+            false => Origin::start_with_uploads(session, identity, origin, trust.clone()).await,
+        };
+        origins.push(started.with_context(|| format!("cannot serve {prefix}"))?);
+        prefixes.push((prefix, url));
     }
     let front = match config.front {
         Some(config) => {
             let scheme = if config.tls.is_some() { "https" } else { "http" };
-            let anchors = &config.trust_anchors;
-            let trust = GatewayTrust::new(&common.keys, anchors, config.allow_unsigned)?;
-            let front = Front::start(session, trust.clone(), config).await?;
+            let front = Front::start(session, trust.clone(), identity, config).await?;
             Some((front, trust, scheme))
         }
         None => None,

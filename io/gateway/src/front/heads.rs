@@ -20,6 +20,9 @@ const HEADS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not 0");
 /// A head that left its producer at most this long before the request came from the producer, not
 /// from a store.
 const FROM_ORIGIN_MS: u64 = 50;
+/// How long after its end a store may still hold a head for fresh: its clock began with the arrival
+/// of the packet.
+const STALE_GRACE_MS: u64 = 2000;
 
 /// Where a head came from, for `Cache-Status`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -50,6 +53,25 @@ impl Found {
             None => (head_of_object(&metadata), false),
         };
         Ok(Self { metadata: Arc::new(metadata), head, is_http, requested })
+    }
+
+    /// Whether it comes from a store, is stale, and must not be used like this.
+    fn is_forbidden(&self, now_ms: u64) -> bool {
+        let end_ms = self.head.received_ms.saturating_add(self.head.lifetime_ms);
+        end_ms.saturating_add(STALE_GRACE_MS) < now_ms && self.is_http && self.forbids_stale()
+    }
+
+    /// Whether it may be used now, while it is validated in the background (RFC 5861).
+    fn may_be_used_while_validated(&self, now_ms: u64) -> bool {
+        let directives = words(&self.head.fields, &header::CACHE_CONTROL);
+        let mut seconds = directives
+            .iter()
+            .filter_map(|word| word.strip_prefix("stale-while-revalidate=")?.parse::<u64>().ok());
+        let end_ms = self.head.received_ms.saturating_add(self.head.lifetime_ms);
+        seconds.next().is_some_and(|seconds| {
+            self.head.lifetime_ms > 0
+                && now_ms < end_ms.saturating_add(seconds.saturating_mul(1000))
+        })
     }
 
     /// Whether the producer forbids to use it when it is stale.
@@ -154,7 +176,7 @@ impl Heads {
     /// # Errors
     /// The object cannot be found.
     pub(super) async fn find(
-        &self,
+        self: &Arc<Self>,
         object: &Name,
         must_ask: bool,
     ) -> Result<(Arc<Found>, HeadSource), SocketError> {
@@ -166,6 +188,25 @@ impl Heads {
         {
             return Ok((found, HeadSource::Memory));
         }
+        if let Some(found) = slot.latest()
+            && !must_ask
+            && found.may_be_used_while_validated(unix_time_ms())
+        {
+            let (heads, object) = (self.clone(), object.clone());
+            tokio::spawn(async move { heads.ask(&object, &slot, arrival, true).await.map(drop) });
+            return Ok((found, HeadSource::Memory));
+        }
+        self.ask(object, &slot, arrival, must_ask).await
+    }
+
+    /// Requests the head, or waits for a request that others began after `arrival`.
+    async fn ask(
+        &self,
+        object: &Name,
+        slot: &HeadSlot,
+        arrival: Instant,
+        must_ask: bool,
+    ) -> Result<(Arc<Found>, HeadSource), SocketError> {
         let _guard = slot.requesting.lock().await;
         // A request that began after this one arrived has an answer for it, too.
         if let Some(found) = slot.latest()
@@ -175,11 +216,11 @@ impl Heads {
         }
         let arrival_ms = unix_time_ms();
         let requested = Instant::now();
-        match self.request(object, 0..0).await {
+        match self.request(object).await {
             Ok(metadata) => {
                 let found = Arc::new(Found::new(metadata, requested)?);
                 let is_new = found.head.received_ms + FROM_ORIGIN_MS >= arrival_ms;
-                if !is_new && found.head.fresh_ms(unix_time_ms()) == 0 && found.forbids_stale() {
+                if found.is_forbidden(arrival_ms) {
                     return Err(SocketError::TimedOut(object.clone()));
                 }
                 let source = if is_new { HeadSource::Origin } else { HeadSource::Network };
@@ -194,12 +235,12 @@ impl Heads {
         }
     }
 
-    /// The metadata of a version. If no metadata describe it, they have only its name and end.
+    /// A version of an object.
     ///
     /// # Errors
     /// The version cannot be found.
     pub(super) async fn find_version(
-        &self,
+        self: &Arc<Self>,
         object: &Name,
         version: u64,
     ) -> Result<Arc<Found>, SocketError> {
@@ -209,16 +250,26 @@ impl Heads {
         {
             return Ok(found);
         }
-        let metadata = self.request(&versioned, 0..0).await?;
+        self.find_exact(&versioned).await
+    }
+
+    /// A version that no metadata describe: its name and its end.
+    ///
+    /// # Errors
+    /// The version cannot be found.
+    pub(super) async fn find_exact(&self, versioned: &Name) -> Result<Arc<Found>, SocketError> {
+        let metadata = self.request(versioned).await?;
         Ok(Arc::new(Found::new(metadata, Instant::now())?))
     }
 
-    async fn request(
-        &self,
-        name: &Name,
-        range: std::ops::Range<u64>,
-    ) -> Result<Metadata, SocketError> {
-        let mut reader = self.consumer.fetch_range(name, range)?;
+    /// Forgets the head of an object that has been changed.
+    pub(super) fn forget(&self, object: &Name) {
+        self.slots().pop(object);
+    }
+
+    /// Fetches metadata only: of no bytes of the content.
+    async fn request(&self, name: &Name) -> Result<Metadata, SocketError> {
+        let mut reader = self.consumer.fetch_range(name, 0..0)?;
         let found =
             poll_fn(|context| reader.poll_metadata(context).map(|metadata| metadata.cloned()));
         match tokio::time::timeout(self.timeout, found).await {

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut as _, Bytes, BytesMut};
 use h3::quic::BidiStream;
 use h3::server::RequestStream;
 use http::Request;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Full};
 use quinn::crypto::rustls::QuicServerConfig;
 use tokio::sync::watch;
 use weir_http::{TlsFiles, tls_config};
@@ -90,6 +90,15 @@ async fn serve_request<S: BidiStream<Bytes>>(
     request: Request<()>,
     mut stream: RequestStream<S, Bytes>,
 ) -> Result<(), AnyError> {
+    let mut content = BytesMut::new();
+    while let Some(data) = stream.recv_data().await? {
+        content.put(data);
+        // A longer body is refused below.
+        if content.len() as u64 > shared.config.upload_max.bytes {
+            break;
+        }
+    }
+    let request = request.map(|()| Full::new(content.freeze()));
     let response = respond(shared, client, request).await;
     let (parts, mut body) = response.into_parts();
     stream.send_response(http::Response::from_parts(parts, ())).await?;

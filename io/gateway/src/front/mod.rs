@@ -16,6 +16,7 @@ mod request;
 mod response;
 mod server;
 mod tokens;
+mod uploads;
 
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ use tokio::task::JoinSet;
 use weir_base::units::Size;
 use weir_http::{TlsError, TlsFiles, tls_config};
 use weir_security::trust::Trust;
-use weir_socket::{Consumer, ConsumerOptions, Session, SocketError};
+use weir_socket::{Consumer, ConsumerOptions, Identity, Session, SocketError};
 use weir_wire::Name;
 
 use self::heads::Heads;
@@ -36,6 +37,7 @@ use self::metrics::Metrics;
 use self::pieces::Pieces;
 use self::server::Limits;
 use self::tokens::Tokens;
+use self::uploads::Uploads;
 use crate::config::{FrontConfig, HostConfig};
 
 /// How far a fetch is ahead of the piece that is read.
@@ -63,7 +65,8 @@ pub enum FrontError {
 /// What all requests share.
 struct Shared {
     config: FrontConfig,
-    heads: Heads,
+    heads: Arc<Heads>,
+    uploads: Option<Uploads>,
     pieces: Arc<Pieces>,
     tokens: Option<Tokens>,
     metrics: Arc<Metrics>,
@@ -79,13 +82,15 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts a front in the current runtime. When it returns, it listens.
+    /// Starts a front in the current runtime. When it returns, it listens. `identity` signs the
+    /// bodies of uploads.
     ///
     /// # Errors
     /// An address, a file or an option cannot be used.
     pub async fn start(
         session: &Session,
         trust: impl Trust + Send + 'static,
+        identity: Option<Identity>,
         mut config: FrontConfig,
     ) -> Result<Self, FrontError> {
         if config.hosts.is_empty() {
@@ -100,8 +105,16 @@ impl Front {
             ..ConsumerOptions::default()
         })?;
         let timeout = Duration::from_nanos(config.timeout.ns);
+        let uploads = match (&config.uploads, identity) {
+            (Some(prefix), Some(identity)) => {
+                let (prefix, max) = (prefix.clone(), config.upload_max.bytes);
+                Some(Uploads::start(session, prefix, identity, consumer.clone(), max).await?)
+            }
+            _ => None,
+        };
         let shared = Arc::new(Shared {
-            heads: Heads::new(consumer.clone(), timeout),
+            heads: Arc::new(Heads::new(consumer.clone(), timeout)),
+            uploads,
             pieces: Pieces::new(consumer, config.memory.bytes),
             tokens: config.tokens.as_deref().map(Tokens::read).transpose()?,
             metrics: Arc::new(Metrics::new()),

@@ -7,9 +7,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{HeaderName, Method, Response, StatusCode};
+use http_body::Body as HttpBody;
 use weir_socket::SocketError;
 use weir_wire::Name;
 
@@ -20,7 +22,9 @@ use super::heads::{Found, HeadSource, words};
 use super::listing;
 use super::log::Access;
 use super::response;
+use super::uploads;
 use crate::config::HostConfig;
+use crate::head::{AnswerBody, ResponseHead};
 use crate::names::{Target, name_of_path, name_with_headers};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
@@ -29,6 +33,8 @@ const NOT_VARYING: [&str; 2] = ["accept-encoding", "origin"];
 
 /// What a request found.
 pub(super) enum Answer {
+    /// The answer to an upload.
+    Uploaded(ResponseHead, AnswerBody),
     Object(Arc<Found>, HeadSource),
     /// A directory without slash at the end of its path.
     Redirect(HeaderValue),
@@ -36,15 +42,20 @@ pub(super) enum Answer {
 }
 
 /// Answers a request. Never fails: errors are responses.
-pub(super) async fn respond(
+pub(super) async fn respond<B>(
     shared: &Arc<Shared>,
     client: IpAddr,
     request: Parts,
-) -> Response<Body> {
+    body: B,
+) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let target = request.uri.path_and_query().map_or("*", |target| target.as_str()).to_owned();
     let mut access =
         Access::new(client, request.method.to_string(), target, shared.metrics.clone());
-    let answered = answer(shared, &request).await;
+    let answered = answer(shared, &request, body).await;
     let head_only = request.method == Method::HEAD;
     let mut response = match answered {
         Ok(Answer::Object(found, source)) => {
@@ -52,6 +63,7 @@ pub(super) async fn respond(
             shared.metrics.on_head(access.source);
             response::of_object(shared, &request, found, source, access)
         }
+        Ok(Answer::Uploaded(head, body)) => uploads::response(shared, (head, body), access).await,
         Ok(Answer::Redirect(location)) => {
             access.status = StatusCode::MOVED_PERMANENTLY;
             let mut response = Response::new(empty());
@@ -100,14 +112,23 @@ pub(super) fn options() -> Response<Body> {
     response
 }
 
-async fn answer(shared: &Arc<Shared>, request: &Parts) -> Result<Answer, Failure> {
-    if request.method != Method::GET && request.method != Method::HEAD {
+async fn answer<B>(shared: &Arc<Shared>, request: &Parts, body: B) -> Result<Answer, Failure>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let is_upload = uploads::is_upload(&request.method);
+    if !is_upload && request.method != Method::GET && request.method != Method::HEAD {
         return Err(Failure::method(METHODS));
     }
     shared.check_token(&request.headers)?;
     let host = host_of(shared, request)?;
     let query = request.uri.query().filter(|_| host.query);
     let target = name_of_path(&host.prefix, request.uri.path(), query)?;
+    if is_upload {
+        let (head, body) = uploads::upload(shared, &target.name, request, body).await?;
+        return Ok(Answer::Uploaded(head, body));
+    }
     if let Some(version) = target.version {
         let found = shared.heads.find_version(&target.name, version).await?;
         return Ok(Answer::Object(found, HeadSource::Memory));

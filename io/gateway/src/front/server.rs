@@ -7,8 +7,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body as HttpBody;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -128,12 +130,15 @@ pub(super) async fn serve(
             let stream = WriteTimeout::new(stream, client_timeout);
             let served = async {
                 match tls {
-                    None => serve_requests(stream, &connection, alternative, watcher).await,
+                    None => serve_requests(stream, &connection, alternative, watcher, false).await,
                     Some(tls) => {
                         let accepted = tokio::time::timeout(client_timeout, tls.accept(stream));
                         match accepted.await {
                             Ok(Ok(stream)) => {
-                                serve_requests(stream, &connection, alternative, watcher).await
+                                // The client has chosen by ALPN.
+                                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                                serve_requests(stream, &connection, alternative, watcher, is_http2)
+                                    .await
                             }
                             Ok(Err(error)) => Err(error.into()),
                             Err(_) => Err("the TLS handshake timed out".into()),
@@ -160,6 +165,7 @@ async fn serve_requests(
     connection: &Connection,
     alternative: Option<HeaderValue>,
     watcher: hyper_util::server::graceful::Watcher,
+    is_http2: bool,
 ) -> Result<(), AnyError> {
     let (shared, client) = (connection.shared.clone(), connection.address);
     let client_timeout = Duration::from_nanos(shared.config.client_timeout.ns);
@@ -188,6 +194,9 @@ async fn serve_requests(
         .max_header_list_size(HEAD_BYTES_MAX)
         .max_send_buf_size(SEND_BYTES)
         .adaptive_window(true);
+    if is_http2 {
+        builder = builder.http2_only();
+    }
     let serving = builder.serve_connection(TokioIo::new(stream), service);
     watcher.watch(serving.into_owned()).await
 }
@@ -197,11 +206,15 @@ pub(super) async fn respond<B>(
     shared: &Arc<Shared>,
     client: IpAddr,
     request: Request<B>,
-) -> Response<Body> {
-    let (parts, _body) = request.into_parts();
+) -> Response<Body>
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<AnyError>,
+{
+    let (parts, body) = request.into_parts();
     match parts.method {
         Method::OPTIONS => request::options(),
-        _ => request::respond(shared, client, parts).await,
+        _ => request::respond(shared, client, parts, body).await,
     }
 }
 

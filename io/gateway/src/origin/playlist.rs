@@ -1,8 +1,11 @@
 //! What an origin needs to know of HLS playlists and DASH manifests (RFC 8216; ISO 23009-1).
 
-use std::time::Duration;
+use std::num::NonZeroUsize;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use http::header::{self, HeaderMap};
+use lru::LruCache;
 use reqwest::Url;
 
 /// Lower bound of the freshness of a playlist that is about to change, or late.
@@ -11,6 +14,10 @@ const FRESHNESS_MIN: Duration = Duration::from_millis(100);
 const TARGET_MAX: Duration = Duration::from_secs(20);
 /// How far ahead of a playlist a reload may block (RFC 8216bis, section 6.2.5.2).
 const SEQUENCES_AHEAD_MAX: u64 = 2;
+/// Upper bound of folders with live playlists.
+const FOLDERS_MAX: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+/// For how long a playlist that is no longer requested counts as live.
+const LIVE_TIME: Duration = Duration::from_secs(60);
 const SEQUENCE_PARAMETER: &str = "_HLS_msn";
 const PART_PARAMETER: &str = "_HLS_part";
 
@@ -83,9 +90,9 @@ impl Playlist {
     }
 
     pub(super) fn contains(&self, reload: Reload) -> bool {
-        let is_started = reload.part.is_some_and(|part| {
-            reload.sequence == self.next_sequence && part < self.parts
-        });
+        let is_started = reload
+            .part
+            .is_some_and(|part| reload.sequence == self.next_sequence && part < self.parts);
         reload.sequence < self.next_sequence || is_started
     }
 
@@ -94,7 +101,7 @@ impl Playlist {
         reload.sequence > self.next_sequence.saturating_add(SEQUENCES_AHEAD_MAX)
     }
 
-    /// How long it is fresh: until the next segment is due. `unchanged` is for how long it is known.
+    /// How long it is fresh: until the next segment is due. It is known for a time of `unchanged`.
     pub(super) fn freshness(&self, fields: &HeaderMap, unchanged: Duration) -> Duration {
         let time = |name| {
             let value = fields.get(name)?.to_str().ok()?;
@@ -136,9 +143,46 @@ impl Reload {
         };
         let others: Vec<&str> = url.query()?.split('&').filter(is_other).collect();
         let mut playlist = url.clone();
-        playlist.set_query(Some(&others.join("&")).filter(|query| !query.is_empty()).map(|it| &**it));
+        playlist
+            .set_query(Some(&others.join("&")).filter(|query| !query.is_empty()).map(|it| &**it));
         Some((reload, playlist))
     }
+}
+
+/// The folders that have live playlists, of those received last.
+pub(super) struct LiveFolders(Mutex<LruCache<String, (Duration, Instant)>>);
+
+impl LiveFolders {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(LruCache::new(FOLDERS_MAX)))
+    }
+
+    /// Notes that a playlist with this target duration is live.
+    pub(super) fn add(&self, playlist: &Url, target: Duration) {
+        let mut folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        folders.put(folder_of(playlist.path()).to_owned(), (target, Instant::now()));
+    }
+
+    /// The target duration of a live playlist in the folder of a file, or in one above.
+    pub(super) fn target_near(&self, file: &Url) -> Option<Duration> {
+        let folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut folder = folder_of(file.path());
+        loop {
+            let found = folders.peek(folder);
+            if let Some((target, _)) = found.filter(|(_, seen)| seen.elapsed() < LIVE_TIME) {
+                return Some(*target);
+            }
+            if folder.is_empty() {
+                return None;
+            }
+            folder = folder_of(folder);
+        }
+    }
+}
+
+/// What precedes the last slash.
+fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 #[cfg(test)]
@@ -207,6 +251,21 @@ mod tests {
         .into_iter()
         .collect();
         assert_eq!(playlist.freshness(&fields, second), 2 * second);
+    }
+
+    #[test]
+    fn files_below_live_playlist_are_near() {
+        let folders = LiveFolders::new();
+        let target = Duration::from_secs(2);
+        folders.add(&"http://h/tv/c1/a.m3u8".parse().unwrap(), target);
+        for (url, found) in [
+            ("http://h/tv/c1/5.ts", Some(target)),
+            ("http://h/tv/c1/low/5.ts", Some(target)),
+            ("http://h/tv/5.ts", None),
+            ("http://h/tv/c10/5.ts", None),
+        ] {
+            assert_eq!(folders.target_near(&url.parse().unwrap()), found, "{url}");
+        }
     }
 
     #[test]

@@ -28,24 +28,27 @@ pub(super) struct Freshness {
 }
 
 impl Freshness {
-    /// The freshness of a response that was just received. `default_ms` is for one that says nothing
-    /// and may be stored.
+    /// The freshness of a response that was just received. `default_ms` is for one that says
+    /// nothing and may be stored.
     pub(super) fn of(status: StatusCode, fields: &HeaderMap, default_ms: u64) -> Self {
         let now = SystemTime::now();
         let options = CacheOptions { cache_heuristic: 0.0, ..CacheOptions::default() };
         let policy = CachePolicy::new_options(&request(), &response(status, fields), now, options);
-        let is_silent = [header::CACHE_CONTROL, header::EXPIRES, header::PRAGMA]
-            .iter()
-            .all(|name| !fields.contains_key(name));
         let age = policy.age(now);
         let default = Duration::from_millis(default_ms).saturating_sub(age);
-        let left = match is_silent && policy.is_storable() {
+        let left = match is_silent(fields) && policy.is_storable() {
             true => default,
             false => policy.time_to_live(now),
         };
         let lifetime_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         Self { lifetime_ms, age_s: age.as_secs() }
     }
+}
+
+/// Whether a response says nothing about its freshness.
+pub(super) fn is_silent(fields: &HeaderMap) -> bool {
+    let names = [header::CACHE_CONTROL, header::EXPIRES, header::PRAGMA];
+    names.iter().all(|name| !fields.contains_key(name))
 }
 
 fn request() -> Request<()> {
@@ -163,9 +166,9 @@ fn conditions<const N: usize>(pairs: [(HeaderName, Option<&HeaderValue>); N]) ->
     pairs.into_iter().filter_map(|(name, value)| Some((name, value?.clone()))).collect()
 }
 
-/// The number of a version: the same for each gateway that receives the same response. `body` is the
-/// digest of the body, where each gateway has all of it. Later versions have greater numbers if the
-/// server says when the resource was modified.
+/// The number of a version: the same for each gateway that receives the same response. `body` is
+/// the digest of the body, where each gateway has all of it. Later versions have greater numbers if
+/// the server says when the resource was modified.
 pub(super) fn version_number(
     validator: &Validator,
     head: (StatusCode, Option<&HeaderValue>),

@@ -15,16 +15,23 @@ use weir_face::unix_time_ms;
 use weir_socket::{Request, SocketError};
 use weir_wire::{InterestView, Name};
 
-use super::ask::{Answer, Context, Known, Question};
+use super::ask::{Answer, Rest, ask};
+use super::context::Context;
+use super::find::{Known, Question};
 use super::interest::{Wanted, wanted};
+use super::response::Body;
 use super::slices::{SliceError, SliceReply, fetch_slice, stream_slices};
-use super::upstream::{Body, Target};
+use super::upload::{Upload, UploadId, UploadStep, Uploads};
+use super::upstream::Target;
 use super::version::Version;
 
 /// Upper bound of resources whose state is known.
 const RESOURCES_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 /// How long a signed packet of metadata answers further Interests, so that a burst is signed once.
 const SIGNED_TIME: Duration = Duration::from_millis(100);
+/// How long it is not asked whether a version that Interests name is the current one, after it has
+/// named another one.
+const VERSION_TIME_MS: u64 = 1000;
 /// How long the server is not asked again after it failed.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
@@ -45,6 +52,10 @@ enum Event {
         object: Name,
         version: u64,
         slice: u64,
+    },
+    Uploaded {
+        id: UploadId,
+        answer: Vec<u8>,
     },
     /// A request for a slice has ended. Those who wait for it and did not get it ask again, or are
     /// refused.
@@ -126,6 +137,12 @@ impl Resource {
         self.sign(&known, fresh_ms, time)
     }
 
+    /// Whether the current version was confirmed a moment ago.
+    fn is_recent(&self) -> bool {
+        let confirmed = self.known.as_ref().map(|known| known.head.received_ms);
+        confirmed.is_some_and(|at| unix_time_ms() < at.saturating_add(VERSION_TIME_MS))
+    }
+
     fn current(&self, version: u64) -> Option<Arc<Version>> {
         let known = self.known.as_ref()?;
         (known.version.number == version).then(|| known.version.clone())
@@ -136,16 +153,18 @@ impl Resource {
 pub(super) struct Service {
     context: Arc<Context>,
     resources: LruCache<Name, Resource>,
+    /// `None`: there are no uploads.
+    uploads: Option<Uploads>,
     tasks: JoinSet<()>,
     events: mpsc::UnboundedReceiver<Event>,
     reporter: mpsc::UnboundedSender<Event>,
 }
 
 impl Service {
-    pub(super) fn new(context: Arc<Context>) -> Self {
+    pub(super) fn new(context: Arc<Context>, uploads: Option<Uploads>) -> Self {
         let (reporter, events) = mpsc::unbounded_channel();
         let resources = LruCache::new(RESOURCES_MAX);
-        Self { context, resources, tasks: JoinSet::new(), events, reporter }
+        Self { context, resources, uploads, tasks: JoinSet::new(), events, reporter }
     }
 
     /// Answers until the session ends.
@@ -181,6 +200,9 @@ impl Service {
     }
 
     fn on_request(&mut self, request: Request) {
+        if request.parameters().is_some() {
+            return self.on_upload(request);
+        }
         let object = request.name().clone();
         let own = object.as_view().component_count();
         let interest = InterestView::decode(request.interest()).ok();
@@ -230,9 +252,28 @@ impl Service {
             },
             Some((Some(slice), current)) => self.fetch(object, &current, slice, request),
             Some((None, _)) => self.refuse([request]),
-            None if may_ask => self.ask(object, request),
+            None if may_ask && !resource.is_recent() => self.ask(object, request),
             None => self.refuse([request]),
         }
+    }
+
+    fn on_upload(&mut self, request: Request) {
+        let upload = Upload::of(&self.context, &request);
+        let (Some(upload), Some(uploads)) = (upload, &mut self.uploads) else {
+            return self.refuse([request]);
+        };
+        match uploads.add(&upload.id, &request) {
+            UploadStep::Start => {}
+            UploadStep::Wait => return,
+            UploadStep::Answer(answer) => return self.context.answer(&request, &answer),
+            UploadStep::Busy => return self.refuse([request]),
+        }
+        let (context, reporter) = (self.context.clone(), self.reporter.clone());
+        let consumer = uploads.consumer.clone();
+        self.tasks.spawn(async move {
+            let answer = upload.perform(&context, &consumer).await;
+            let _ = reporter.send(Event::Uploaded { id: upload.id, answer });
+        });
     }
 
     /// Asks the server, unless that is already happening.
@@ -251,15 +292,19 @@ impl Service {
         };
         let (context, reporter) = (self.context.clone(), self.reporter.clone());
         self.tasks.spawn(async move {
-            let (answer, rest) = context.ask(&mut question).await;
+            let (answer, rest) = ask(&context, &mut question).await;
             let Question { object, has_false_validators, .. } = question;
             let asked = Event::Asked { object: object.clone(), answer, has_false_validators };
-            let _ = reporter.send(asked);
-            if let Some(rest) = rest {
-                let job = SliceJob { object, version: rest.version, slice: 1, reporter };
-                let result = job.stream(&context, rest.body, 1).await;
-                job.end(result);
-            }
+            let Some(Rest { version, body }) = rest else {
+                let _ = reporter.send(asked);
+                return;
+            };
+            let job = SliceJob { object, version, slice: 1, reporter };
+            // The stream first, so that waiting Interests find it.
+            let wanted = job.begin_stream();
+            let _ = job.reporter.send(asked);
+            let result = job.stream(&context, body, 1, wanted).await;
+            job.end(result);
         });
     }
 
@@ -309,6 +354,12 @@ impl Service {
                     }
                 }
             }
+            Event::Uploaded { id, answer } => {
+                let waiting = self.uploads.as_mut().map(|it| it.end(id, answer.clone()));
+                for request in waiting.unwrap_or_default() {
+                    self.context.answer(&request, &answer);
+                }
+            }
             Event::Ended { object, version, slice, result } => {
                 self.on_ended(&object, (version, slice), result);
             }
@@ -333,8 +384,9 @@ impl Service {
             }
             Answer::Failed(known) => resource.sign(&known, 0, RETRY_WAIT),
         };
-        if let Some(packet) = packet {
-            self.answer(packet);
+        match packet {
+            Some(packet) => self.answer(packet),
+            None => return self.refuse(waiting),
         }
         for request in waiting {
             let own = object.as_view().component_count();
@@ -422,15 +474,26 @@ impl SliceJob {
     async fn run(&self, context: &Context, target: &Target) -> Result<(), SliceError> {
         match fetch_slice(context, target, &self.version, self.slice).await? {
             SliceReply::Published => Ok(self.report(self.slice)),
-            SliceReply::Whole(body) => self.stream(context, body, 0).await,
+            SliceReply::Whole(body) => self.stream(context, body, 0, self.begin_stream()).await,
         }
     }
 
-    /// Publishes the slices of a body that begins with slice `next`.
-    async fn stream(&self, context: &Context, body: Body, next: u64) -> Result<(), SliceError> {
+    /// Reports a stream from this slice on. Returns the slices that are wanted from it.
+    fn begin_stream(&self) -> watch::Receiver<u64> {
         let (sender, wanted) = watch::channel(self.slice);
         let stream = Stream { version: self.version.number, next: self.slice, wanted: sender };
         let _ = self.reporter.send(Event::Streaming { object: self.object.clone(), stream });
+        wanted
+    }
+
+    /// Publishes the slices of a body that begins with slice `next`.
+    async fn stream(
+        &self,
+        context: &Context,
+        body: Body,
+        next: u64,
+        wanted: watch::Receiver<u64>,
+    ) -> Result<(), SliceError> {
         let slices = (next, self.slice);
         stream_slices(context, &self.version, body, slices, wanted, |at| self.report(at)).await
     }

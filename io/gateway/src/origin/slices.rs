@@ -6,8 +6,9 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::ask::Context;
-use super::upstream::{Body, Problem, Target, content_range};
+use super::context::Context;
+use super::response::{Body, Problem, content_range};
+use super::upstream::Target;
 use super::version::Version;
 
 /// How many slices a stream publishes beyond the wanted ones.
@@ -88,9 +89,9 @@ async fn take_slice(
     Ok(content)
 }
 
-/// Publishes the slices of a body as they arrive, from its `next` one. Those before `first` are only
-/// compared with what they were before. Ends after the last slice, or when no slice was wanted for a
-/// while.
+/// Publishes the slices of a body as they arrive, from its `next` one. Those before `first` are
+/// only compared with what they were before. Ends after the last slice, or when no slice was wanted
+/// for a while.
 pub(super) async fn stream_slices(
     context: &Context,
     version: &Arc<Version>,

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_security::sha256;
 use weir_socket::SlicedObject;
 
+use super::playlist::Playlist;
 use super::policy::Validator;
 
 /// A version of a resource: its bytes never change.
@@ -15,6 +17,9 @@ pub(super) struct Version {
     pub(super) object: SlicedObject,
     /// Without a validator, a part of the version cannot be requested, only the whole resource.
     pub(super) validator: Validator,
+    pub(super) playlist: Option<Playlist>,
+    /// When it was received first.
+    received: Instant,
     /// Whether the server answers requests for ranges.
     has_ranges: AtomicBool,
     /// Of the slices received so far.
@@ -25,11 +30,17 @@ impl Version {
     pub(super) fn new(
         number: u64,
         object: SlicedObject,
-        validator: Validator,
-        has_ranges: bool,
+        (validator, has_ranges): (Validator, bool),
+        playlist: Option<Playlist>,
     ) -> Self {
+        let (received, digests) = (Instant::now(), Mutex::default());
         let has_ranges = AtomicBool::new(has_ranges);
-        Self { number, object, validator, has_ranges, digests: Mutex::default() }
+        Self { number, object, validator, playlist, received, has_ranges, digests }
+    }
+
+    /// For how long it is known.
+    pub(super) fn age(&self) -> Duration {
+        self.received.elapsed()
     }
 
     pub(super) fn has_ranges(&self) -> bool {

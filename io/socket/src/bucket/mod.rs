@@ -24,7 +24,7 @@ pub use disabled::Bucket;
 pub(crate) use disabled::{PendingUpload, Upload};
 pub use location::Location;
 #[cfg(feature = "s3")]
-pub use s3::Bucket;
+pub use s3::{Bucket, open_object_store};
 #[cfg(feature = "s3")]
 pub(crate) use s3::{PendingUpload, Upload};
 

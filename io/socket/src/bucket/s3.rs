@@ -302,6 +302,15 @@ impl PendingUpload {
     }
 }
 
+/// A client for a bucket, with the settings of [`Bucket::open`], for reads from an async runtime.
+/// It does not know the prefix of the location.
+///
+/// # Errors
+/// A setting is invalid.
+pub fn open_object_store(location: &Location) -> Result<AmazonS3, BucketError> {
+    builder(location, None, READ_TIMEOUT)?.build().map_err(to_bucket_error)
+}
+
 fn builder(
     location: &Location,
     endpoint: Option<&str>,

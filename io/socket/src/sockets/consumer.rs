@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use weir_base::Packet;
 use weir_client::random_u64;
-use weir_security::trust::Trust;
+use weir_security::trust::{Trust, TrustDecision};
+use weir_security::verify_data;
 use weir_transport::{Metadata, Target};
-use weir_wire::{Interest, InterestView, Name};
+use weir_wire::{DataView, Interest, InterestView, Name};
 
 use super::express::ExpressRequest;
 use super::fetcher::Fetcher;
@@ -165,6 +166,24 @@ impl Consumer {
         let (data, answer) = pending();
         self.session.express(ExpressRequest { interest: interest.into(), data });
         Ok(answer)
+    }
+
+    /// Verifies the signature of a Data packet, such as the answer to an offer, with the trust of
+    /// this consumer. Fetches nothing: the signer must be known, for example from metadata.
+    ///
+    /// # Errors
+    /// [`SocketError::NotVerified`].
+    pub fn verify(&self, packet: &[u8]) -> Result<(), SocketError> {
+        let refused = |reason: String| SocketError::NotVerified(reason);
+        let data = DataView::decode(packet).map_err(|error| refused(error.to_string()))?;
+        let mut trust = self.trust.clone();
+        match trust.decide(&data) {
+            TrustDecision::Accept(verifier) => {
+                verify_data(&data, &*verifier).map_err(|error| refused(error.to_string()))
+            }
+            TrustDecision::Refuse(refusal) => Err(refused(trust.explain(refusal))),
+            TrustDecision::Fetch { .. } => Err(refused("its signer is not known yet".into())),
+        }
     }
 
     fn check(&self, name: &Name) -> Result<(), SocketError> {

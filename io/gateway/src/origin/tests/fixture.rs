@@ -5,11 +5,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weir_base::units::Time;
 use weir_face::FaceUri;
 use weir_io_fixture::router::TestRouter;
-use weir_security::trust::Verifier;
-use weir_security::{DigestSigner, DigestVerifier};
+
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{Consumer, ConsumerOptions, Identity, Session};
 use weir_wire::Name;
 
@@ -19,14 +18,13 @@ use crate::origin::Origin;
 
 /// The prefix of all names.
 pub(super) const PREFIX: &str = "/p";
-/// How long servers that stop responding are given.
-const SERVER_TIMEOUT: Time = Time { ns: 300_000_000 };
 
 /// A request as the server received it: the request line and fields, in lower case but for values.
 #[derive(Clone, Debug)]
 pub(super) struct HttpRequest {
     pub(super) line: String,
     pub(super) fields: Vec<(String, String)>,
+    pub(super) body: Vec<u8>,
 }
 
 impl HttpRequest {
@@ -95,7 +93,11 @@ fn serve(stream: TcpStream, log: &Mutex<Vec<HttpRequest>>, handler: &Handler) {
         let Some((name, value)) = field.trim_end().split_once(": ") else { break };
         fields.push((name.to_ascii_lowercase(), value.to_owned()));
     }
-    let request = HttpRequest { line: line.trim_end().to_owned(), fields };
+    let line = line.trim_end().to_owned();
+    let mut request = HttpRequest { line, fields, body: Vec::new() };
+    let length = request.field("content-length").map_or(0, |length| length.parse().unwrap());
+    request.body.resize(length, 0);
+    reader.read_exact(&mut request.body).unwrap();
     log.lock().unwrap().push(request.clone());
     let (octets, hangs) = match handler(&request) {
         Reply::Close(octets) => (octets, false),
@@ -149,6 +151,7 @@ pub(super) fn content(len: usize, seed: u32) -> Vec<u8> {
 pub(super) struct Network {
     pub(super) origin: Origin,
     pub(super) consumer: Arc<Consumer>,
+    pub(super) session: Session,
     _router: TestRouter,
 }
 
@@ -188,14 +191,15 @@ impl Network {
         let session = tokio::task::spawn_blocking(move || Session::connect(&uri).unwrap());
         let session = session.await.unwrap();
         let mut config = OriginConfig::new(PREFIX.parse().unwrap(), format!("http://{server}"));
-        config.timeout = SERVER_TIMEOUT;
         change(&mut config);
-        let origin = Origin::start(&session, Identity::new(DigestSigner), config).await.unwrap();
-        let trust: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+        let (identity, trust) = (Identity::new(DigestSigner), Arc::new(DigestVerifier));
+        let trust: Arc<dyn Verifier> = trust;
+        let origin = Origin::start_with_uploads(&session, identity, config, trust.clone());
+        let origin = origin.await.unwrap();
         let mut consumer = Consumer::bind(&session, Name::new(), trust);
         let options = ConsumerOptions { stored: false, retries: 2, ..ConsumerOptions::default() };
         consumer.set_options(options).unwrap();
-        Self { origin, consumer: Arc::new(consumer), _router: router }
+        Self { origin, consumer: Arc::new(consumer), session, _router: router }
     }
 
     /// Fetches a resource: its head, and its body from `first` on.

@@ -1,0 +1,258 @@
+//! Finds the current version of a resource: one request brings the head and the first bytes.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use weir_base::NS_PER_MS;
+use weir_face::unix_time_ms;
+use weir_security::sha256;
+use weir_wire::Name;
+
+use super::context::Context;
+use super::playlist::Playlist;
+use super::policy::{Freshness, Validator, is_silent, version_number};
+use super::response::{Body, Problem, Response, content_range};
+use super::upstream::Target;
+use super::version::Version;
+use crate::head::{HEAD_BYTES_MAX, ResponseHead};
+
+/// Bytes of the first request: a slice of an object with a name of usual length.
+const FIRST_BYTES: u64 = 248 * 8000;
+/// A head of up to this size fits into metadata with any name and certificate of usual length.
+const HEAD_BYTES_SAFE: usize = 2000;
+const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+/// Fields of a stored response that a 304 does not replace: they describe its body.
+const KEPT_BY_NOT_MODIFIED: [HeaderName; 4] =
+    [header::CONTENT_ENCODING, header::CONTENT_TYPE, header::ETAG, REPR_DIGEST];
+
+/// A version, and the head with which it was last received or confirmed.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) version: Arc<Version>,
+    pub(super) head: ResponseHead,
+}
+
+/// A question about a resource.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) object: Name,
+    pub(super) target: Arc<Target>,
+    pub(super) known: Option<Known>,
+    /// The server has changed content without changing its validator.
+    pub(super) has_false_validators: bool,
+}
+
+/// The first bytes of a version.
+pub(super) struct Found {
+    pub(super) known: Known,
+    pub(super) first: Bytes,
+    /// What is still to be received.
+    pub(super) rest: Option<Body>,
+}
+
+/// Asks the server until it has a usable response.
+pub(super) async fn find(context: &Context, question: &Question) -> Result<Found, Problem> {
+    let known = question.known.as_ref().filter(|_| !question.has_false_validators);
+    let mut range = Some(0..FIRST_BYTES);
+    loop {
+        let conditions = known.map(|known| known.version.validator.unless_same());
+        let conditions = conditions.unwrap_or_default();
+        let response = context.upstream.get(&question.target, range.clone(), conditions).await?;
+        match (response.status, known) {
+            (StatusCode::NOT_MODIFIED, Some(known)) => {
+                context.count(|counters| &counters.not_modified);
+                let head = confirmed(context, known, &response.fields);
+                let known = Known { version: known.version.clone(), head };
+                return Ok(Found { known, first: Bytes::new(), rest: None });
+            }
+            (StatusCode::NOT_MODIFIED, None) => {
+                return Err(Problem::bad_gateway(
+                    "The server answers 304 to a request without conditions.",
+                ));
+            }
+            (StatusCode::PARTIAL_CONTENT, _) if range.is_some() => {
+                match partial(context, question, response).await? {
+                    Some(found) => return Ok(found),
+                    None => range = None,
+                }
+            }
+            (StatusCode::PARTIAL_CONTENT, _) => {
+                return Err(Problem::bad_gateway(
+                    "The server answers 206 to a request without a range.",
+                ));
+            }
+            (StatusCode::RANGE_NOT_SATISFIABLE, _) if range.is_some() => range = None,
+            _ => return whole(context, question, response).await,
+        }
+    }
+}
+
+/// The head of a known version after a 304 (RFC 9111, section 4.3.4).
+fn confirmed(context: &Context, known: &Known, fields: &HeaderMap) -> ResponseHead {
+    let mut head = known.head.clone();
+    let mut newer = fields.clone();
+    let age = newer.get(header::AGE).cloned();
+    ResponseHead::remove_hop_fields(&mut newer);
+    for name in newer.keys().filter(|name| !KEPT_BY_NOT_MODIFIED.contains(name)) {
+        head.fields.remove(name);
+        for value in newer.get_all(name) {
+            head.fields.append(name, value.clone());
+        }
+    }
+    let mut with_age = head.fields.clone();
+    if let Some(age) = age {
+        with_age.insert(header::AGE, age);
+    }
+    set_freshness(context, &mut head, &with_age, &known.version);
+    head
+}
+
+/// A live playlist without a statement is fresh until its next segment is due.
+fn set_freshness(
+    context: &Context,
+    head: &mut ResponseHead,
+    fields: &HeaderMap,
+    version: &Version,
+) {
+    let default_ms = context.config.freshness.ns / NS_PER_MS;
+    let freshness = Freshness::of(head.status, fields, default_ms);
+    (head.lifetime_ms, head.age_s) = (freshness.lifetime_ms, freshness.age_s);
+    head.received_ms = unix_time_ms();
+    if let Some(playlist) = version.playlist.as_ref().filter(|_| is_silent(fields)) {
+        head.lifetime_ms = playlist.freshness(fields, version.age()).as_millis() as u64;
+    }
+}
+
+/// A response to a request for a range; `None` if the whole content must be requested.
+async fn partial(
+    context: &Context,
+    question: &Question,
+    mut response: Response,
+) -> Result<Option<Found>, Problem> {
+    let Some((range, total)) = content_range(&response.fields) else { return Ok(None) };
+    let validator = validator_of(question, &response);
+    let expected = total.min(FIRST_BYTES);
+    let is_whole = total == expected;
+    if range != (0..expected) || !is_whole && !validator.exists() {
+        return Ok(None);
+    }
+    let first = response.body.take(expected as usize).await?;
+    if first.len() as u64 != expected {
+        return Err(Problem::bad_gateway("The server sent less content than it announced."));
+    }
+    response.status = StatusCode::OK;
+    let content = is_whole.then_some(&first);
+    let known = known(context, question, &response, (validator, true), (total, content))?;
+    Ok(Some(Found { known, first, rest: None }))
+}
+
+/// A response with the whole content.
+async fn whole(
+    context: &Context,
+    question: &Question,
+    mut response: Response,
+) -> Result<Found, Problem> {
+    let validator = validator_of(question, &response);
+    let bytes_max = context.config.unsized_max.bytes.max(FIRST_BYTES);
+    if let Some(length) = response.length
+        && length > FIRST_BYTES
+        && validator.exists()
+    {
+        let known = known(context, question, &response, (validator, false), (length, None))?;
+        let first_bytes = known.version.slice_bytes(0);
+        let first = response.body.take(first_bytes).await?;
+        if first.len() != first_bytes {
+            return Err(Problem::bad_gateway("The server sent less than it announced."));
+        }
+        return Ok(Found { known, first, rest: Some(response.body) });
+    }
+    if response.length.is_some_and(|length| length > bytes_max) {
+        return Err(too_long());
+    }
+    let content = response.body.take(bytes_max as usize + 1).await?;
+    if content.len() as u64 > bytes_max {
+        return Err(too_long());
+    }
+    let is_short = content.len() as u64 <= FIRST_BYTES;
+    let whole = (is_short || !validator.exists()).then_some(&content);
+    let size = (content.len() as u64, whole);
+    let known = known(context, question, &response, (validator, false), size)?;
+    Ok(Found { known, first: content, rest: None })
+}
+
+/// The version that a response has, and its head.
+fn known(
+    context: &Context,
+    question: &Question,
+    response: &Response,
+    (validator, has_ranges): (Validator, bool),
+    (size_bytes, content): (u64, Option<&Bytes>),
+) -> Result<Known, Problem> {
+    let mut head = ResponseHead::new(response.status, unix_time_ms());
+    head.fields = response.fields.clone();
+    ResponseHead::remove_hop_fields(&mut head.fields);
+    context.upstream.localize(&question.target, &mut head.fields);
+    let location = head.fields.get(header::LOCATION);
+    let body = content.map(|content| sha256(&[content]));
+    let number = version_number(&validator, (head.status, location), size_bytes, body.as_ref());
+    if let Some(digest) = body.filter(|_| head.status == StatusCode::OK) {
+        if !validator.exists() {
+            let etag = format!("\"{}\"", hex::encode(&digest[..16]));
+            head.fields.insert(header::ETAG, text(&etag));
+        }
+        let stated = text(&format!("sha-256=:{}:", STANDARD.encode(digest)));
+        head.fields.entry(REPR_DIGEST).or_insert(stated);
+    }
+    let earlier = question.known.as_ref().map(|known| &known.version);
+    let version = match earlier.filter(|version| version.number == number) {
+        // It knows the digests of its slices.
+        Some(version) => version.clone(),
+        None => {
+            let object = context.object(&question.object, number, size_bytes)?;
+            let is_playlist = Playlist::has_extension(&question.target.url);
+            let playlist = content.filter(|_| is_playlist).and_then(|it| Playlist::parse(it));
+            Arc::new(Version::new(number, object, (validator, has_ranges), playlist))
+        }
+    };
+    set_freshness(context, &mut head, &response.fields, &version);
+    check_head(&version, &head)?;
+    Ok(Known { version, head })
+}
+
+fn validator_of(question: &Question, response: &Response) -> Validator {
+    let has_content = matches!(response.status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+    match has_content && !question.has_false_validators {
+        true => Validator::of(&response.fields),
+        false => Validator::default(),
+    }
+}
+
+fn text(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).expect("hexadecimal digits and Base64 are valid in fields")
+}
+
+fn too_long() -> Problem {
+    Problem::bad_gateway(
+        "The server states no length or no validator, and the content is longer than the \
+         gateway holds. Raise `unsized_max`, or let the server send ETag and Content-Length.",
+    )
+}
+
+/// Rejects heads that do not fit into metadata.
+fn check_head(version: &Version, head: &ResponseHead) -> Result<(), Problem> {
+    let octets = head.encode();
+    let fits = match octets.len() {
+        0..=HEAD_BYTES_SAFE => true,
+        ..=HEAD_BYTES_MAX => version.object.sign_metadata(u64::MAX, u64::MAX, Some(octets)).is_ok(),
+        _ => false,
+    };
+    if fits {
+        return Ok(());
+    }
+    let reason = "The response has more header fields than a packet has room for.";
+    Err(Problem::bad_gateway(reason))
+}

@@ -1,0 +1,357 @@
+//! The gateway: HTTP clients, a front, routers, an origin and HTTP servers.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use weir_base::Rng;
+use weir_tests::{Host, HttpServer, Process, Router, random_file, reply, sha256_hex, wait_until};
+
+/// A running front.
+struct Front {
+    url: String,
+    process: Process,
+}
+
+impl Front {
+    fn start(host: &Host, transport: &str, arguments: &[&str]) -> Self {
+        let all = [&["gateway", "front", "--listen", "127.0.0.1:0", "--json"], arguments].concat();
+        let process = host.spawn(transport, &all);
+        let url = process.json_line()["urls"][0].as_str().expect("a URL").to_owned();
+        Self { url, process }
+    }
+
+    fn request(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Response {
+        let mut request = ureq::http::Request::builder().method(method);
+        request = request.uri(format!("{}{path}", self.url));
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .timeout_global(Some(Duration::from_secs(60)));
+        let agent: ureq::Agent = config.build().into();
+        let mut response = agent.run(request.body(()).expect("a request")).expect("a response");
+        let mut body = Vec::new();
+        let error = response.body_mut().as_reader().read_to_end(&mut body).err();
+        let (parts, _) = response.into_parts();
+        Response { parts, body, is_broken: error.is_some() }
+    }
+
+    fn get(&self, path: &str) -> Response {
+        self.request("GET", path, &[])
+    }
+
+    /// Sends bytes as they are, and returns the first line of the answer.
+    fn send_raw(&self, octets: &[u8]) -> String {
+        let address = self.url.trim_start_matches("http://").trim_end_matches('/');
+        let mut stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.write_all(octets).expect("written");
+        let mut answer = vec![0; 4096];
+        let count = stream.read(&mut answer).unwrap_or(0);
+        let text = String::from_utf8_lossy(&answer[..count]).into_owned();
+        text.lines().next().unwrap_or_default().to_owned()
+    }
+}
+
+struct Response {
+    parts: ureq::http::response::Parts,
+    body: Vec<u8>,
+    /// The body ended before its end.
+    is_broken: bool,
+}
+
+impl Response {
+    fn status(&self) -> u16 {
+        self.parts.status.as_u16()
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.parts.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+fn octets(len: usize) -> Vec<u8> {
+    let mut octets = vec![0; len];
+    Rng::from_seed(7).fill(&mut octets);
+    octets
+}
+
+/// A router, an origin in front of `server`, and a front.
+fn chain(server: &HttpServer, arguments: &[&str]) -> (Router, Process, Front) {
+    let host = Host::new();
+    let router = Router::start(&host);
+    let mapping = format!("/web={}", server.url());
+    let origin = router.spawn(&["gateway", "origin", &mapping, "--json"]);
+    assert_eq!(origin.json_line()["ready"], true);
+    let arguments = [&["--prefix", "/web"], arguments].concat();
+    let front = Front::start(&host, &router.unix(), &arguments);
+    (router, origin, front)
+}
+
+/// What `weir put` serves, HTTP clients read: content, ranges, conditions, directories, versions.
+#[test]
+fn browser_reads_named_files() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    host.write("site/index.html", b"<h1>index</h1>");
+    host.write("site/sub/a b.txt", b"text");
+    let digest = random_file(&host.path("site/big.bin"), 3_000_000, 1);
+    let content = std::fs::read(host.path("site/big.bin")).unwrap();
+    let site = host.path("site");
+    let _put = router.put(&[site.to_str().unwrap(), "/web"]);
+    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+
+    let whole = front.get("big.bin");
+    assert_eq!((whole.status(), whole.body.len()), (200, content.len()));
+    assert!(whole.body == content && !whole.is_broken, "{digest}");
+    assert_eq!(whole.field("content-type"), "application/octet-stream");
+    assert_eq!(whole.field("accept-ranges"), "bytes");
+    let head = front.request("HEAD", "big.bin", &[]);
+    assert_eq!((head.field("content-length"), head.body.len()), ("3000000", 0));
+
+    for (range, expected) in [
+        ("bytes=0-0", &content[..1]),
+        ("bytes=1048570-1048580", &content[1_048_570..1_048_581]),
+        ("bytes=-7", &content[2_999_993..]),
+        ("bytes=2999999-9223372036854775807", &content[2_999_999..]),
+    ] {
+        let part = front.request("GET", "big.bin", &[("Range", range)]);
+        assert_eq!(part.status(), 206, "{range}");
+        assert!(part.body == expected, "{range}");
+    }
+    let both = front.request("GET", "big.bin", &[("Range", "bytes=0-1, 5-6")]);
+    assert!(both.field("content-type").starts_with("multipart/byteranges"));
+    assert_eq!(both.field("content-length"), both.body.len().to_string());
+    let beyond = front.request("GET", "big.bin", &[("Range", "bytes=9223372036854775808-")]);
+    assert_eq!((beyond.status(), beyond.field("content-range")), (416, "bytes */3000000"));
+
+    let same = front.request("GET", "big.bin", &[("If-None-Match", whole.field("etag"))]);
+    assert_eq!((same.status(), same.body.len()), (304, 0));
+    let other = front.request("GET", "big.bin", &[("If-Match", "\"other\"")]);
+    assert_eq!(other.status(), 412);
+
+    assert_eq!(front.get("").body, b"<h1>index</h1>");
+    assert_eq!(front.get("sub").field("location"), "/sub/");
+    let listing = String::from_utf8(front.get("sub/").body).unwrap();
+    assert!(listing.contains("href=\"a%20b%2Etxt\""), "{listing}");
+    assert_eq!(front.get("sub/a%20b.txt").body, b"text");
+    assert_eq!(front.get("none").status(), 404);
+}
+
+/// `/v=N` is a version: it is found by its number, and never changes.
+#[test]
+fn version_in_url_is_immutable() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    let file = host.write("a.txt", b"text");
+    let _put = router.put(&[file.to_str().unwrap(), "/web/a", "--version", "5"]);
+    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+    let found = front.get("a/v=5");
+    assert_eq!((found.status(), &found.body[..]), (200, &b"text"[..]));
+    assert!(found.field("cache-control").contains("immutable"));
+    assert_eq!(front.get("a/v=6").status(), 503);
+}
+
+#[test]
+fn paths_without_name_are_refused() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    let front = Front::start(&host, &router.unix(), &[]);
+    let long = "a".repeat(2100);
+    for (path, status) in [
+        ("/a/../b", 400),
+        ("/a/%2e%2e/b", 400),
+        ("/a%2Fb", 400),
+        ("/a%00", 400),
+        ("/a//b", 400),
+        (&format!("/{long}"), 414),
+        ("/nobody/serves/this", 503),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = front.send_raw(request.as_bytes());
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+    }
+    let smuggled = "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\
+                    \r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n";
+    let answer = front.send_raw(smuggled.as_bytes());
+    assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let put = front.request("DELETE", "a", &[]);
+    assert_eq!((put.status(), put.field("allow")), (405, "GET, HEAD, OPTIONS"));
+    let preflight = front.request("OPTIONS", "a", &[("Origin", "http://other")]);
+    assert_eq!((preflight.status(), preflight.field("access-control-allow-origin")), (204, "*"));
+}
+
+/// Many clients cause one request for the head, and one for each slice.
+#[test]
+fn server_gets_one_request_for_many_clients() {
+    let content = octets(5_000_000);
+    let server = HttpServer::of_file(content.clone(), "Cache-Control: max-age=60\r\n");
+    let (_router, _origin, front) = chain(&server, &[]);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let response = front.get("big.bin");
+                assert!(response.status() == 200 && response.body == content);
+            });
+        }
+    });
+    // 5,000,000 bytes are three slices. The first comes with the head.
+    assert_eq!(server.requests().len(), 3);
+    assert!(server.requests().iter().all(|request| request.field("range").starts_with("bytes=")));
+    assert_eq!(front.get("big.bin").field("cache-status"), "weir; hit");
+    assert_eq!(server.requests().len(), 3);
+}
+
+/// Cookies and authorization are for one client, but a response is for all.
+#[test]
+fn server_does_not_learn_who_asks() {
+    let server = HttpServer::of_file(octets(10), "Set-Cookie: id=1\r\nX-Kept: yes\r\n");
+    let (_router, _origin, front) = chain(&server, &[]);
+    let fields = [("Cookie", "id=7"), ("Authorization", "Basic x"), ("User-Agent", "me")];
+    let response = front.request("GET", "a?q=1", &fields);
+    assert_eq!((response.status(), response.field("x-kept")), (200, "yes"));
+    assert_eq!(response.field("set-cookie"), "");
+    let request = &server.requests()[0];
+    assert_eq!((&request.method[..], &request.target[..]), ("GET", "/a"));
+    for name in ["cookie", "authorization"] {
+        assert_eq!(request.field(name), "", "{name}");
+    }
+    assert!(request.field("user-agent").starts_with("weir-gateway/"));
+}
+
+/// After its freshness, a response is validated. While the server is down, it is served stale.
+#[test]
+fn stale_response_is_validated_and_outlives_server() {
+    let server = HttpServer::of_file(octets(1000), "Cache-Control: max-age=1\r\n");
+    let (_router, _origin, front) = chain(&server, &[]);
+    assert_eq!(front.get("a").body, octets(1000));
+    wait_until("the response is validated", || {
+        assert_eq!(front.get("a").body, octets(1000));
+        server.requests().iter().any(|request| request.field("if-none-match") == "\"tag\"")
+    });
+    server.stop_answering();
+    thread::sleep(Duration::from_millis(1500));
+    let stale = front.get("a");
+    assert_eq!((stale.status(), stale.body), (200, octets(1000)));
+}
+
+#[test]
+fn status_and_redirects_pass() {
+    let server = HttpServer::start(|request, stream| match &request.target[..] {
+        "/gone" => reply(stream, "410 Gone", "Cache-Control: max-age=60\r\n", b"gone"),
+        "/moved" => reply(stream, "301 Moved Permanently", "Location: /new\r\n", b""),
+        _ => reply(stream, "404 Not Found", "", b"nothing"),
+    });
+    let (_router, _origin, front) = chain(&server, &[]);
+    assert_eq!((front.get("gone").status(), front.get("gone").body), (410, b"gone".to_vec()));
+    assert_eq!((front.get("moved").status(), front.get("moved").field("location")), (301, "/new"));
+    assert_eq!(front.get("none").status(), 404);
+    let gone = server.requests().iter().filter(|request| request.target == "/gone").count();
+    assert_eq!(gone, 1, "a 410 that its server lets stores keep is asked for once");
+}
+
+/// No wrong byte ever leaves as if it were right.
+#[test]
+fn broken_servers_never_look_right() {
+    const LEN: usize = 5_000_000;
+    let server = HttpServer::start(|request, stream| {
+        let content = octets(LEN);
+        let range = request.range(LEN);
+        let start = range.map_or(0, |(start, _)| start);
+        let part = |stream: &mut TcpStream, tag: &str, octets: &[u8], total: usize| {
+            let (start, end) = range.unwrap_or((0, LEN));
+            let place = format!("bytes {start}-{}/{total}", end - 1);
+            let fields = format!("ETag: \"{tag}\"\r\nContent-Range: {place}\r\n");
+            reply(stream, "206 Partial Content", &fields, octets);
+        };
+        let (first, end) = range.unwrap_or((0, LEN));
+        match (&request.target[..], start) {
+            ("/breaks", 1..) => {
+                let head = "HTTP/1.1 206 Partial Content\r\nContent-Length: 1984000\r\nETag: \"a\"\r\n\
+                            Content-Range: bytes 1984000-3967999/5000000\r\n\r\nshort";
+                let _ = stream.write_all(head.as_bytes());
+            }
+            ("/changes", 1..) => part(stream, "b", &content[first..end], LEN),
+            ("/shrinks", 1..) => part(stream, "a", &content[first..end], LEN - 1),
+            ("/other-place", 1..) => {
+                let fields = "ETag: \"a\"\r\nContent-Range: bytes 0-9/5000000\r\n";
+                reply(stream, "206 Partial Content", fields, &content[..10]);
+            }
+            ("/fails", 1..) => reply(stream, "500 Internal Server Error", "", b"oops"),
+            _ => part(stream, "a", &content[first..end], LEN),
+        }
+    });
+    let (_router, _origin, front) = chain(&server, &[]);
+    assert_eq!(front.get("good").body, octets(LEN));
+    for path in ["breaks", "changes", "shrinks", "other-place", "fails"] {
+        let response = front.get(path);
+        let right = octets(LEN);
+        assert_eq!(response.status(), 200, "{path}");
+        assert!(response.is_broken, "{path} looks complete");
+        assert!(right.starts_with(&response.body), "{path}");
+    }
+}
+
+/// Servers that ignore ranges, or do not state a length.
+#[test]
+fn servers_without_ranges_are_read() {
+    const LEN: usize = 5_000_000;
+    let server = HttpServer::start(|request, stream| match &request.target[..] {
+        "/chunked" => {
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+            let content = octets(LEN);
+            let chunk = format!("{head}{LEN:x}\r\n");
+            let written = stream.write_all(chunk.as_bytes());
+            let written = written.and_then(|()| stream.write_all(&content));
+            let _ = written.and_then(|()| stream.write_all(b"\r\n0\r\n\r\n"));
+        }
+        _ => reply(
+            stream,
+            "200 OK",
+            "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            &octets(LEN),
+        ),
+    });
+    let (_router, _origin, front) = chain(&server, &[]);
+    for path in ["chunked", "whole"] {
+        let response = front.get(path);
+        assert_eq!((response.status(), response.is_broken), (200, false), "{path}");
+        assert!(response.body == octets(LEN), "{path}");
+    }
+}
+
+/// `weir get` reads what an HTTP server has.
+#[test]
+fn other_applications_read_responses() {
+    let host = Host::new();
+    let server = HttpServer::of_file(octets(3_000_000), "");
+    let router = Router::start(&host);
+    let mapping = format!("/web={}", server.url());
+    let origin = router.spawn(&["gateway", "origin", &mapping, "--json"]);
+    origin.json_line();
+    let out = host.path("out.bin");
+    router.weir(&["get", "/web/a", "-o", out.to_str().unwrap()]).success();
+    let expected = host.write("expected.bin", &octets(3_000_000));
+    assert_eq!(sha256_hex(&out), sha256_hex(&expected));
+}
+
+/// The front and the router restart; clients only wait.
+#[test]
+fn front_survives_restart_of_router() {
+    let host = Host::new();
+    let mut router = Router::start(&host);
+    let file = host.write("a.txt", b"text");
+    let _put = router.put(&[file.to_str().unwrap(), "/web/a"]);
+    let front = Front::start(&host, &router.unix(), &["--prefix", "/web"]);
+    assert_eq!(front.get("a").body, b"text");
+    drop(router);
+    router = Router::start(&host);
+    wait_until("the front reaches the new router", || front.get("a").body == b"text");
+    drop(router);
+    drop(front.process);
+}
