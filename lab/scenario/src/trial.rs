@@ -186,6 +186,7 @@ impl TrialKind {
                 "viewer-requests",
                 "viewer-failures",
                 "viewer-stalls",
+                "source-delay",
             ],
         }
     }

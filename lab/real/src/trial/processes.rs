@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use weir_scenario::trial::Trial;
 
 use super::super::process::{Launch, OutputLine, Process};
@@ -25,6 +26,8 @@ pub(super) struct ProcessGroup<'a> {
     members: Vec<GroupProcess>,
     received: Receiver<OutputLine>,
     sender: Sender<OutputLine>,
+    /// Removed after the members, which write into them, have ended.
+    folders: Vec<TempDir>,
 }
 
 struct GroupProcess {
@@ -45,11 +48,25 @@ impl<'a> ProcessGroup<'a> {
         seed: u64,
     ) -> Self {
         let (sender, received) = channel();
-        Self { options, dir, deadline, seed, members: Vec::new(), received, sender }
+        Self {
+            options,
+            dir,
+            deadline,
+            seed,
+            members: Vec::new(),
+            received,
+            sender,
+            folders: Vec::new(),
+        }
     }
 
     pub(super) fn dir(&self) -> &Path {
         self.dir
+    }
+
+    /// Keeps a folder until all processes have ended.
+    pub(super) fn keep(&mut self, folder: TempDir) {
+        self.folders.push(folder);
     }
 
     /// Starts a process with a role, and waits until it is ready. Returns its ready line.

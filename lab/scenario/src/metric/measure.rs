@@ -224,6 +224,9 @@ measures! {
     ViewerFailures = "viewer-failures", "Failed requests of viewers", "%";
     /// Of a trial: time in which a player had nothing to show, as a fraction of all time.
     ViewerStalls = "viewer-stalls", "Time in which players stalled", "%";
+    /// Of a trial: the longest delay of a segment's publication. A busy machine causes it, and
+    /// players that begin three segments before the end stall if it is longer than two segments.
+    SourceDelay = "source-delay", "Longest delay of the source", "s";
 }
 
 /// How a measure is computed.
@@ -408,6 +411,7 @@ impl Measure {
                 | Self::ViewerRequests
                 | Self::ViewerFailures
                 | Self::ViewerStalls
+                | Self::SourceDelay
         )
     }
 
