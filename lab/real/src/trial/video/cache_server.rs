@@ -10,8 +10,9 @@ use super::super::super::{RealError, proc};
 use super::super::processes::{GroupProcessId, ProcessGroup, find, write};
 use super::{PAUSE, Setup, free_address, get, get_json, system};
 
-pub(super) const MISSING: &str = "Apache Traffic Server with its plugin stats_over_http is not installed here; on Debian: apt \
-     install trafficserver";
+/// The server with its plugin stats_over_http.
+pub(super) const MISSING: &str =
+    "Apache Traffic Server is not installed here; on Debian: apt install trafficserver";
 
 /// Folders of plugins: Debian's, and that of an installation from source.
 const PLUGINS: [&str; 2] = ["/usr/lib/trafficserver/modules", "/usr/local/libexec/trafficserver"];

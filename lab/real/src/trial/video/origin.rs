@@ -91,16 +91,29 @@ fn encoder_arguments(folder: &Path) -> Vec<String> {
     let common = ["-nostdin", "-loglevel", "error", "-f", "lavfi", "-t", &length_s, "-i", &picture];
     let mut arguments: Vec<String> = common.map(str::to_owned).to_vec();
     let key_frames = (FRAME_RATE * segment_s).to_string();
+    let segment_s = segment_s.to_string();
     for Quality { name, width, height, rate_bps } in &QUALITIES {
-        let (rate, file) = (rate_bps.to_string(), folder.join(format!("{name}-%d.ts")));
-        let of_quality = format!(
-            "-vf scale={width}:{height} -c:v libx264 -preset ultrafast -pix_fmt yuv420p -b:v {rate} \
-             -minrate {rate} -maxrate {rate} -bufsize {rate} -x264-params nal-hrd=cbr -g {key_frames} \
-             -keyint_min {key_frames} -sc_threshold 0 -f segment -segment_time {segment_s} \
-             -segment_format mpegts"
-        );
-        arguments.extend(of_quality.split(' ').map(str::to_owned));
-        arguments.push(file.display().to_string());
+        let (rate, scale) = (rate_bps.to_string(), format!("scale={width}:{height}"));
+        let file = folder.join(format!("{name}-%d.ts")).display().to_string();
+        let of_quality = [
+            ["-vf", &scale],
+            ["-c:v", "libx264"],
+            ["-preset", "ultrafast"],
+            ["-pix_fmt", "yuv420p"],
+            ["-b:v", &rate],
+            ["-minrate", &rate],
+            ["-maxrate", &rate],
+            ["-bufsize", &rate],
+            ["-x264-params", "nal-hrd=cbr"],
+            ["-g", &key_frames],
+            ["-keyint_min", &key_frames],
+            ["-sc_threshold", "0"],
+            ["-f", "segment"],
+            ["-segment_time", &segment_s],
+            ["-segment_format", "mpegts"],
+        ];
+        arguments.extend(of_quality.as_flattened().iter().map(|&word| word.to_owned()));
+        arguments.push(file);
     }
     arguments
 }
@@ -134,41 +147,60 @@ fn send_live(
     Ok(())
 }
 
-/// One process that serves the folder, and makes HLS segments of what it receives over RTMP.
-/// Playlists are fresh for half the duration of a segment, so that players see a new segment when
-/// they load the playlist again.
-fn nginx_text(setup: &Setup<'_, '_>, http: SocketAddr, rtmp: SocketAddr) -> String {
-    let (dir, folder) = (setup.group.dir().display(), setup.folder.join(SERVED));
-    let served = folder.display();
-    let (module, receiver) = match setup.video().rtmp {
-        true => (
-            format!("load_module {RTMP_MODULE};\n"),
-            rtmp_text(rtmp, &folder.join(channel_name(0))),
-        ),
-        false => (String::new(), String::new()),
-    };
-    let playlist_age_s = SEGMENT_NS / NS_PER_S / 2;
-    format!(
-        "{module}daemon off;\nmaster_process off;\npid {dir}/nginx.pid;\nerror_log stderr;\n\
-         events {{ worker_connections 4096; }}\n{receiver}\
-         http {{\n    access_log off;\n    sendfile on;\n    keepalive_requests 1000000;\n    \
-         client_body_temp_path {dir}/b;\n    proxy_temp_path {dir}/p;\n    fastcgi_temp_path \
-         {dir}/f;\n    uwsgi_temp_path {dir}/u;\n    scgi_temp_path {dir}/s;\n    types \
-         {{ application/vnd.apple.mpegurl m3u8; video/mp2t ts; }}\n    server {{\n        listen \
-         {http};\n        root {served};\n        location ~ m3u8$ {{ add_header Cache-Control \
-         max-age={playlist_age_s}; }}\n        location ~ ts$ {{ add_header Cache-Control \
-         max-age=3600; }}\n    }}\n}}\n"
-    )
+/// One process that serves FOLDER at HTTP and writes only to DIR. Playlists are fresh for half the
+/// duration of a segment, so that players see a new segment when they load the playlist again.
+const NGINX: &str = "
+daemon off;
+master_process off;
+pid DIR/nginx.pid;
+error_log stderr;
+events { worker_connections 4096; }
+http {
+    access_log off;
+    sendfile on;
+    keepalive_requests 1000000;
+    client_body_temp_path DIR/b;
+    proxy_temp_path DIR/p;
+    fastcgi_temp_path DIR/f;
+    uwsgi_temp_path DIR/u;
+    scgi_temp_path DIR/s;
+    types { application/vnd.apple.mpegurl m3u8; video/mp2t ts; }
+    server {
+        listen HTTP;
+        root FOLDER;
+        location ~ m3u8$ { add_header Cache-Control max-age=1; }
+        location ~ ts$ { add_header Cache-Control max-age=3600; }
+    }
 }
+";
 
-fn rtmp_text(listen: SocketAddr, folder: &Path) -> String {
-    let (channel, folder) = (channel_name(0), folder.display());
-    let segment_s = SEGMENT_NS / NS_PER_S;
-    let window_s = 6 * segment_s;
-    format!(
-        "rtmp {{\n    access_log off;\n    server {{\n        listen {listen};\n        application \
-         {channel} {{\n            live on;\n            hls on;\n            hls_path \
-         {folder};\n            hls_nested on;\n            hls_fragment {segment_s}s;\n            \
-         hls_playlist_length {window_s}s;\n            hls_cleanup off;\n        }}\n    }}\n}}\n"
-    )
+/// Makes HLS segments of what it receives over RTMP, as the channel source does.
+const NGINX_RTMP: &str = "
+rtmp {
+    access_log off;
+    server {
+        listen RTMP;
+        application CHANNEL {
+            live on;
+            hls on;
+            hls_path FOLDER/CHANNEL;
+            hls_nested on;
+            hls_fragment 2s;
+            hls_playlist_length 12s;
+            hls_cleanup off;
+        }
+    }
+}
+";
+
+fn nginx_text(setup: &Setup<'_, '_>, http: SocketAddr, rtmp: SocketAddr) -> String {
+    let text = match setup.video().rtmp {
+        true => format!("load_module {RTMP_MODULE};\n{NGINX}{NGINX_RTMP}"),
+        false => NGINX.to_owned(),
+    };
+    text.replace("DIR", &setup.group.dir().display().to_string())
+        .replace("FOLDER", &setup.folder.join(SERVED).display().to_string())
+        .replace("HTTP", &http.to_string())
+        .replace("RTMP", &rtmp.to_string())
+        .replace("CHANNEL", &channel_name(0))
 }
