@@ -33,6 +33,18 @@ fn outcome(folder: &Path, scenario: &Path, more: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
+/// Writes a scenario with other texts, without the paper's claims.
+fn changed(folder: &Path, scenario: &str, texts: &[(&str, &str)]) -> PathBuf {
+    let mut text = std::fs::read_to_string(file_of(scenario)).expect("the scenario");
+    for (from, to) in [("paper = \"socket-api\"\n", "")].iter().chain(texts) {
+        assert!(text.contains(from), "{from}");
+        text = text.replacen(from, to, 1);
+    }
+    let file = folder.join("changed.toml");
+    std::fs::write(&file, text).expect("a file");
+    file
+}
+
 /// The metrics of each point, by the labels of its axes.
 fn points(outcome: &Value) -> BTreeMap<String, BTreeMap<String, Option<f64>>> {
     let label = |pair: &Value| pair[1].as_str().expect("a label").to_owned();
@@ -104,23 +116,52 @@ fn measures_signing_answers_and_sockets() {
 /// published since.
 #[test]
 fn subscribers_miss_no_message() {
-    let mut text = std::fs::read_to_string(file_of("subscribers")).expect("the scenario");
-    for (from, to) in [
-        ("paper = \"socket-api\"\n", ""),
-        ("gap = { smoke = \"100ms\"", "gap = { smoke = \"0s\""),
-        ("values = { smoke = [10, 1000]", "values = { smoke = [1, 10]"),
-        ("seeds = { smoke = 3", "seeds = { smoke = 5"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        text = text.replacen(from, to, 1);
-    }
     let folder = tempfile::tempdir().expect("folder");
-    let file = folder.path().join("without-pause.toml");
-    std::fs::write(&file, text).expect("a file");
+    let file = changed(
+        folder.path(),
+        "subscribers",
+        &[
+            ("gap = { smoke = \"100ms\"", "gap = { smoke = \"0s\""),
+            ("values = { smoke = [10, 1000]", "values = { smoke = [1, 10]"),
+            ("seeds = { smoke = 3", "seeds = { smoke = 5"),
+        ],
+    );
     let points = points(&outcome(folder.path(), &file, &[]));
     assert_eq!(points.len(), 4);
     for (point, metrics) in &points {
         // At least one of the two late subscribers sent an Interest.
         assert!(value(metrics, "joining", point) >= 0.5, "{point} {metrics:?}");
+    }
+}
+
+/// Wrong content ends the run with an error.
+#[test]
+fn viewers_get_what_was_published() {
+    let folder = tempfile::tempdir().expect("folder");
+    let file = changed(
+        folder.path(),
+        "video-real",
+        &[
+            ("channels = { smoke = 12", "channels = { smoke = 3"),
+            ("stay = { smoke = \"20s\"", "stay = { smoke = \"4s\""),
+            ("time = { smoke = \"20s\"", "time = { smoke = \"6s\""),
+            ("values = { smoke = [24]", "values = { smoke = [9]"),
+        ],
+    );
+    let points = points(&outcome(folder.path(), &file, &["--seed", "1"]));
+    assert_eq!(points.len(), 2);
+    if points["tcp 9 1.4"]["requests"].is_none() {
+        println!("live video is NOT tested: ffmpeg, nginx or Apache Traffic Server is missing");
+        return;
+    }
+    for (point, metrics) in &points {
+        for metric in ["requests", "misses", "memory", "cpu", "share", "channels", "viewer"] {
+            value(metrics, metric, point);
+        }
+        assert!(metrics["channels"].is_some_and(|channels| channels <= 3.0), "{point}");
+    }
+    let [named, tcp] = ["named 9 1.4", "tcp 9 1.4"].map(|point| &points[point]);
+    for metric in ["requests", "share"] {
+        assert!(named[metric] < tcp[metric], "{metric}: {named:?} {tcp:?}");
     }
 }

@@ -21,6 +21,14 @@ pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
     Ok(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
 }
 
+/// Resident memory of a process, bytes.
+pub(super) fn resident_bytes(id: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kib.ok_or_else(|| io::Error::other("the process has no VmRSS"))? * 1024)
+}
+
 /// The cores that this process may use.
 pub fn cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
@@ -77,6 +85,15 @@ mod tests {
         };
         let at_its_end = std::thread::spawn(work).join().unwrap();
         assert!(cpu_ns(std::process::id()).unwrap() >= at_its_end);
+    }
+
+    #[test]
+    fn memory_in_use_is_resident() {
+        let before_bytes = resident_bytes(std::process::id()).unwrap();
+        let memory = std::hint::black_box(vec![1_u8; 64 << 20]);
+        let after_bytes = resident_bytes(std::process::id()).unwrap();
+        assert!(after_bytes > before_bytes + memory.len() as u64 / 2);
+        assert!(resident_bytes(u32::MAX).is_err());
     }
 
     #[test]

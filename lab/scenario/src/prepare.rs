@@ -106,6 +106,9 @@ fn check_apps(
         Some(trial) if trial.late > 100 => {
             Err(tree.error("trial", "`late` is a percentage; write 0 to 100"))
         }
+        Some(Trial { video, .. }) if let Some(message) = video.invalid() => {
+            Err(tree.error("trial.video", message))
+        }
         _ => Ok(()),
     }
 }

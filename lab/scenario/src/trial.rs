@@ -1,8 +1,12 @@
 //! The description of a trial as data.
 
+mod video;
+
 use serde::{Deserialize, Serialize};
 use weir_base::NS_PER_S;
 use weir_base::units::{Size, Time};
+
+pub use self::video::{Delivery, QualityChoice, Video};
 
 /// Prefix of all names in trials.
 pub const PREFIX: &str = "/trial";
@@ -61,9 +65,25 @@ pub struct Trial {
     /// Lifetime of subscribers' Interests.
     #[serde(default = "lifetime")]
     pub lifetime: Time,
+    /// `[trial.video]`, of `video`.
+    #[serde(default)]
+    pub video: Video,
 }
 
 impl Trial {
+    /// Whether it uses routers.
+    #[must_use]
+    pub fn has_routers(&self) -> bool {
+        match self.what {
+            TrialKind::Transfer
+            | TrialKind::Answers
+            | TrialKind::Sockets
+            | TrialKind::Subscribers => true,
+            TrialKind::Video => self.video.delivery == Delivery::Named,
+            _ => false,
+        }
+    }
+
     pub(crate) fn measure_names(&self) -> &'static [&'static str] {
         self.what.gives()
     }
@@ -125,6 +145,8 @@ pub enum TrialKind {
     Sockets,
     /// Many consumers of one growing object.
     Subscribers,
+    /// Viewers of live channels behind Apache Traffic Server.
+    Video,
 }
 
 impl TrialKind {
@@ -152,13 +174,21 @@ impl TrialKind {
                 "join-interests",
                 "join-time",
             ],
+            Self::Video => &[
+                "server-requests",
+                "server-hits",
+                "server-misses",
+                "server-memory",
+                "server-cpu",
+                "server-share",
+                "network-cpu",
+                "channels-watched",
+                "viewer-requests",
+                "viewer-failures",
+                "viewer-stalls",
+                "source-delay",
+            ],
         }
-    }
-
-    /// Whether it uses sockets at routers.
-    #[must_use]
-    pub const fn has_routers(self) -> bool {
-        matches!(self, Self::Transfer | Self::Answers | Self::Sockets | Self::Subscribers)
     }
 }
 

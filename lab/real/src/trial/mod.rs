@@ -1,16 +1,19 @@
 //! Trials: measurements without the events of a plan. They cover sockets as applications use them,
-//! TCP and HTTPS for comparison, and the cost of cryptography.
+//! TCP and HTTPS for comparison, the cost of cryptography, and live video behind a cache server.
 //!
 //! The routers are those of the plan, in a line. Producers are at the last one and consumers at the
 //! first one. All other processes are roles of [`role`](role::run_part) and programs of the system,
 //! which end with the trial.
 
 mod comparison;
+mod hls;
 mod keys;
 mod processes;
 mod report;
 mod role;
+mod stamp;
 mod subscribers;
+mod video;
 
 use std::time::{Duration, Instant};
 
@@ -36,12 +39,12 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
     plan.check().map_err(|error| RealError::Unsupported(error.to_string()))?;
     check::check(plan)?;
     let mut testbed = Testbed::new(plan, options)?;
-    if trial.what.has_routers() {
+    if trial.has_routers() {
         testbed.start()?;
     }
     let dir = testbed.dir().to_path_buf();
     let deadline = Instant::now() + Duration::from_nanos(plan.duration_ns);
-    let mut group = ProcessGroup::new(options, &dir, deadline);
+    let mut group = ProcessGroup::new(options, &dir, deadline, plan.seed);
     let report = match trial.what {
         TrialKind::Transfer => transfer(trial, &mut group, &mut testbed)?,
         TrialKind::Answers => answers(trial, &mut group, &testbed)?,
@@ -50,6 +53,7 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
         TrialKind::Publication => publication(trial, &mut group)?,
         TrialKind::Sockets => sockets(trial, &mut group, &testbed)?,
         TrialKind::Subscribers => subscribers::measure(trial, &mut group, &testbed)?,
+        TrialKind::Video => video::measure(trial, &mut group, &testbed)?,
         TrialKind::Tcp | TrialKind::Https => comparison::measure(trial, &mut group)?,
     };
     drop(group);

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
 use weir_scenario::trial::Trial;
 
 use super::super::process::{Launch, OutputLine, Process};
@@ -21,9 +22,12 @@ pub(super) struct ProcessGroup<'a> {
     options: &'a RealOptions,
     dir: &'a Path,
     deadline: Instant,
+    seed: u64,
     members: Vec<GroupProcess>,
     received: Receiver<OutputLine>,
     sender: Sender<OutputLine>,
+    /// Removed after the members, which write into them, have ended.
+    folders: Vec<TempDir>,
 }
 
 struct GroupProcess {
@@ -36,14 +40,33 @@ struct GroupProcess {
 pub(super) struct GroupProcessId(usize);
 
 impl<'a> ProcessGroup<'a> {
-    /// Processes that work in `dir` and must finish by `deadline`.
-    pub(super) fn new(options: &'a RealOptions, dir: &'a Path, deadline: Instant) -> Self {
+    /// Processes that work in `dir` and must finish by `deadline`. Roles draw by `seed`.
+    pub(super) fn new(
+        options: &'a RealOptions,
+        dir: &'a Path,
+        deadline: Instant,
+        seed: u64,
+    ) -> Self {
         let (sender, received) = channel();
-        Self { options, dir, deadline, members: Vec::new(), received, sender }
+        Self {
+            options,
+            dir,
+            deadline,
+            seed,
+            members: Vec::new(),
+            received,
+            sender,
+            folders: Vec::new(),
+        }
     }
 
     pub(super) fn dir(&self) -> &Path {
         self.dir
+    }
+
+    /// Keeps a folder until all processes have ended.
+    pub(super) fn keep(&mut self, folder: TempDir) {
+        self.folders.push(folder);
     }
 
     /// Starts a process with a role, and waits until it is ready. Returns its ready line.
@@ -55,8 +78,14 @@ impl<'a> ProcessGroup<'a> {
         index: u32,
         key: &str,
     ) -> Result<(GroupProcessId, Value), RealError> {
-        let spec =
-            RoleSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };
+        let spec = RoleSpec {
+            role,
+            trial: trial.clone(),
+            at: at.to_owned(),
+            index,
+            key: key.to_owned(),
+            seed: self.seed,
+        };
         let path = self.dir.join(format!("process-{}.json", self.members.len()));
         let text = serde_json::to_vec(&spec).expect("a specification is plain data");
         write(&path, &text)?;
@@ -74,6 +103,11 @@ impl<'a> ProcessGroup<'a> {
         arguments: &[&str],
     ) -> Result<GroupProcessId, RealError> {
         self.start(program.display().to_string(), Some(program), arguments)
+    }
+
+    /// Starts another command of `weir`.
+    pub(super) fn command(&mut self, arguments: &[&str]) -> Result<GroupProcessId, RealError> {
+        self.start(format!("weir {}", arguments.join(" ")), None, arguments)
     }
 
     fn start(
@@ -96,6 +130,31 @@ impl<'a> ProcessGroup<'a> {
         let process = Process::start(&launch, arguments)?;
         self.members.push(GroupProcess { process, lines: VecDeque::new(), has_ended: false });
         Ok(GroupProcessId(number))
+    }
+
+    /// The system's number of a process.
+    pub(super) fn system_id(&self, id: GroupProcessId) -> u32 {
+        self.members[id.0].process.id()
+    }
+
+    /// Lets the processes work for `time`. None of `working` may end.
+    pub(super) fn rest(
+        &mut self,
+        time: Duration,
+        working: &[GroupProcessId],
+    ) -> Result<(), RealError> {
+        let until = Instant::now() + time;
+        let any = *working.first().expect("a process works");
+        loop {
+            let ended = working.iter().find(|id| self.members[id.0].has_ended);
+            if let Some(&ended) = ended {
+                return Err(self.failure(ended, "ended early"));
+            }
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            self.receive_output(any)?;
+        }
     }
 
     pub(super) fn send_line(&mut self, id: GroupProcessId, line: &str) -> Result<(), RealError> {

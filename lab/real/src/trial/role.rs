@@ -5,12 +5,14 @@
 //! input closes.
 
 mod answers;
+mod channels;
 mod costs;
 mod echo;
 mod many;
 mod publisher;
 mod subscribers;
 mod transfer;
+mod viewers;
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
@@ -25,7 +27,9 @@ use weir_security::Verifier;
 use weir_socket::{Session, SocketError};
 use weir_wire::Name;
 
+pub(super) use self::channels::{ENCODED, SERVED};
 pub(super) use self::subscribers::late_count;
+pub(super) use self::viewers::AudienceCounts;
 
 use super::keys;
 
@@ -34,12 +38,14 @@ use super::keys;
 pub(super) struct RoleSpec {
     pub(super) role: Role,
     pub(super) trial: Trial,
-    /// FaceUri of its router; the address to connect to, for a relay or a client; or empty.
+    /// FaceUri of its router; the address to connect to, for a relay or a client; addresses of HTTP
+    /// servers separated by commas, for viewers; the folder of a channel source; or empty.
     pub(super) at: String,
     /// Its number among the processes of its role.
     pub(super) index: u32,
     /// What verifies, in hexadecimal; or empty.
     pub(super) key: String,
+    pub(super) seed: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +75,10 @@ pub(super) enum Role {
     Publish,
     /// Follows such an object with many consumers.
     Subscribe,
+    /// Writes live channels as files.
+    Broadcast,
+    /// Watches them over HTTP.
+    Watch,
 }
 
 /// Why a process ended early.
@@ -108,6 +118,8 @@ pub fn run_part(path: &Path) -> Result<(), RoleError> {
         Role::Sockets => many::sockets(&spec),
         Role::Publish => publisher::publish(&spec),
         Role::Subscribe => subscribers::subscribe(&spec),
+        Role::Broadcast => channels::broadcast(&spec),
+        Role::Watch => viewers::watch(&spec),
     };
     match done {
         // Standard input has closed, which is how most processes end.

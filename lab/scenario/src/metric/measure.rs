@@ -209,6 +209,32 @@ measures! {
     JoinInterests = "join-interests", "Interests for metadata for a subscriber that joins", "";
     /// Of a trial: time from a subscriber's first Interest until it knows the newest message.
     JoinTime = "join-time", "Time to join", "s";
+    /// Of a trial: requests that the cache server received, over time.
+    ServerRequests = "server-requests", "Requests at the server", "requests/s";
+    /// Of a trial: requests that the cache server answered from its cache, over time. It may have
+    /// asked the origin whether its copy is current.
+    ServerHits = "server-hits", "Hits of the server's cache", "requests/s";
+    /// Of a trial: requests for which the cache server fetched content from the origin, over time.
+    ServerMisses = "server-misses", "Misses of the server's cache", "requests/s";
+    /// Of a trial: resident memory of the cache server at the end.
+    ServerMemory = "server-memory", "Memory of the server", "B";
+    /// Of a trial: processor time of the cache server over elapsed time.
+    ServerCpu = "server-cpu", "Processor load of the server", "%";
+    /// Of a trial: content bytes that the cache server sent, of those that viewers received.
+    ServerShare = "server-share", "Sent by the server, of what viewers received", "%";
+    /// Of a trial: processor time of fronts, routers and the gateway origin over elapsed time.
+    NetworkCpu = "network-cpu", "Processor load of gateways and routers", "%";
+    /// Of a trial: channels with at least one viewer, as a mean over time.
+    ChannelsWatched = "channels-watched", "Channels watched", "";
+    /// Of a trial: requests of a viewer, over time.
+    ViewerRequests = "viewer-requests", "Requests of a viewer", "requests/s";
+    /// Of a trial: requests of viewers that failed, as a fraction of all.
+    ViewerFailures = "viewer-failures", "Failed requests of viewers", "%";
+    /// Of a trial: time in which a player had nothing to show, as a fraction of all time.
+    ViewerStalls = "viewer-stalls", "Time in which players stalled", "%";
+    /// Of a trial: the longest delay of a segment's publication. A busy machine causes it, and
+    /// players that begin three segments before the end stall if it is longer than two segments.
+    SourceDelay = "source-delay", "Longest delay of the source", "s";
 }
 
 /// How a measure is computed.
@@ -276,6 +302,11 @@ impl Measure {
             | Self::MessageOctets
             | Self::MessageCpu
             | Self::JoinInterests
+            | Self::ServerCpu
+            | Self::ServerShare
+            | Self::NetworkCpu
+            | Self::ViewerFailures
+            | Self::ViewerStalls
             | Self::LinkLoad
             | Self::ServerShare
             | Self::LinkLoss => MeasureKind::Ratio,
@@ -370,6 +401,26 @@ impl Measure {
                 | Self::MessageDelay
                 | Self::JoinInterests
                 | Self::JoinTime
+        ) || self.is_of_video()
+    }
+
+    /// Whether only a trial of live video measures it.
+    #[must_use]
+    const fn is_of_video(self) -> bool {
+        matches!(
+            self,
+            Self::ServerRequests
+                | Self::ServerHits
+                | Self::ServerMisses
+                | Self::ServerMemory
+                | Self::ServerCpu
+                | Self::ServerShare
+                | Self::NetworkCpu
+                | Self::ChannelsWatched
+                | Self::ViewerRequests
+                | Self::ViewerFailures
+                | Self::ViewerStalls
+                | Self::SourceDelay
         )
     }
 

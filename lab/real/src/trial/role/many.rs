@@ -14,6 +14,7 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
+use super::super::super::proc::resident_bytes;
 use super::{RoleError, RoleSpec, content, print_line, read_input_line};
 
 /// Bytes that each socket publishes or fetches after its memory was measured.
@@ -31,7 +32,7 @@ pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     let first = producer(&session, count)?;
     super::print_ready()?;
     read_input_line()?;
-    let before_bytes = resident_bytes()?;
+    let before_bytes = resident_bytes(std::process::id())?;
     let before = Instant::now();
     let mut held = OpenSockets::default();
     for number in 0..count {
@@ -47,7 +48,7 @@ pub(super) fn sockets(spec: &RoleSpec) -> Result<(), RoleError> {
     }
     let took_ns = before.elapsed().as_nanos() as u64;
     std::thread::sleep(SETTLE);
-    let after_bytes = resident_bytes()?;
+    let after_bytes = resident_bytes(std::process::id())?;
     held.check_usable(&session, &first)?;
     print_line(&json!({
         "bytes_each": after_bytes.saturating_sub(before_bytes) as f64 / f64::from(count),
@@ -113,12 +114,4 @@ fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, RoleError> {
     let mut consumer = Consumer::bind(session, prefix.clone(), anybody);
     consumer.set_options(ConsumerOptions { lifetime: WAIT_MAX, ..ConsumerOptions::default() })?;
     Ok(consumer)
-}
-
-/// Resident memory of this process in bytes.
-fn resident_bytes() -> Result<u64, RoleError> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    Ok(kib.ok_or_else(|| RoleError::Failed("no VmRSS in /proc/self/status".into()))? * 1024)
 }
