@@ -310,3 +310,43 @@ impl Running {
         drop(self.origins);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULT_CONFIG: &str = include_str!("../default-gateway.toml");
+
+    #[test]
+    fn default_file_has_the_defaults() {
+        let config: GatewayConfig = toml::from_str(DEFAULT_CONFIG).unwrap();
+        let front = FrontConfig { hosts: vec![HostConfig::default()], ..FrontConfig::default() };
+        assert_eq!(config, GatewayConfig { front: Some(front), ..GatewayConfig::default() });
+    }
+
+    /// The keys that are comments exist, and those of origins have their defaults.
+    #[test]
+    fn default_file_explains_every_key() {
+        let is_key = |line: &str| line.starts_with('[') || line.contains(" = ");
+        let lines = DEFAULT_CONFIG.lines().map(|line| match line.strip_prefix('#') {
+            Some(key) if !key.starts_with(' ') && is_key(key) => key,
+            _ => line,
+        });
+        let text = lines.collect::<Vec<_>>().join("\n");
+        let config: GatewayConfig = toml::from_str(&text).unwrap();
+        assert!(config.router.is_some() && config.front.unwrap().tls.is_some());
+        let methods = ["PUT", "POST", "DELETE"].map(str::to_owned).to_vec();
+        let url = "http://127.0.0.1:80/".to_owned();
+        let default = OriginConfig::new("/web".parse().unwrap(), url);
+        assert_eq!(config.origins, [OriginConfig { methods, ..default }]);
+    }
+
+    #[test]
+    fn origins_are_names_and_urls() {
+        let url = "http://h/a=b".to_owned();
+        assert_eq!(parse_origin("/web=http://h/a=b"), Ok(("/web".parse().unwrap(), url)));
+        for text in ["http://h/", "/web", "web=http://h/"] {
+            assert!(parse_origin(text).is_err(), "{text}");
+        }
+    }
+}
