@@ -6,7 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use weir_base::Rng;
-use weir_tests::{Host, HttpServer, Process, Router, random_file, reply, sha256_hex, wait_until};
+use weir_tests::{
+    Host, HttpServer, Process, Router, random_file, reply, sha256_hex, wait_until, weir_binary,
+};
 
 /// A front, as its clients see it.
 struct Front {
@@ -353,4 +355,63 @@ fn front_survives_restart_of_router() {
     router = Router::start(&host);
     wait_until("the front reaches the new router", || front.get("a").body == b"text");
     drop(router);
+}
+
+/// The commands of "Put your nginx behind names in five minutes", one string a code block.
+fn guide_commands() -> Vec<String> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/gateway.md");
+    let page = std::fs::read_to_string(path).expect("the page");
+    let (_, section) = page.split_once("## Put your nginx").expect("the guide");
+    let (section, _) = section.split_once("\n## ").expect("its end");
+    let blocks = section.split("   ```").skip(1).step_by(2);
+    let unindented = |block: &str| {
+        let lines = block.lines().skip(1).map(|line| line.strip_prefix("   ").unwrap_or(line));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    blocks.map(unindented).collect()
+}
+
+/// The guide works as printed, with other ports and folders. After nginx is stopped, and even after
+/// the origin, the page is still read.
+#[test]
+fn nginx_stands_behind_names() {
+    if !std::path::Path::new("/usr/sbin/nginx").exists() {
+        eprintln!("not tested: install nginx-light");
+        return;
+    }
+    let host = Host::new();
+    let (server, front) = (host.free_port().to_string(), host.free_port().to_string());
+    let weir = weir_binary().to_str().expect("a path");
+    let adapt = |commands: &str| {
+        let commands = commands.replace("8081", &server).replace("8080", &front);
+        let site = host.path("site");
+        let commands = commands.replace("/tmp/site", site.to_str().expect("a path"));
+        let commands = commands.replace("\nnginx", "\nexec nginx");
+        let router = "weir router --unix router.sock --udp none --tcp none";
+        commands.replace("weir router", router).replace("weir ", &format!("exec {weir} "))
+    };
+    let transport = format!("unix://{}", host.path("router.sock").display());
+    let start = |commands: &str| {
+        let mut command = host.command(std::path::Path::new("/bin/sh"));
+        command.args(["-c", &adapt(commands)]).env("NDN_CLIENT_TRANSPORT", &transport);
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        Process::start(commands, command)
+    };
+    let commands = guide_commands();
+    let [router, nginx, gateway, curl] = &commands[..] else { panic!("{commands:?}") };
+    let router = start(router);
+    router.line_with("ready");
+    let nginx = start(nginx);
+    let (origin, front) = gateway.split_once('\n').expect("two commands");
+    let origin = start(origin.trim_end_matches(" &"));
+    origin.line_with("ready");
+    let front = start(front);
+    front.line_with("ready");
+    let read = || start(curl).finish_within(Duration::from_secs(60)).success().output;
+    wait_until("nginx serves the page", || read().contains("<h1>By name</h1>"));
+    nginx.stop();
+    assert!(read().contains("<h1>By name</h1>"));
+    origin.stop();
+    assert!(read().contains("<h1>By name</h1>"));
+    drop((front, router));
 }

@@ -170,10 +170,10 @@ measures! {
     /// second half of the run.
     ConvergenceTime = "convergence-time", "Time to converge", "s";
     /// Requests that reach servers of live channels, over time: for a playlist, or for a segment of
-    /// video.
-    ServerRequests = "server-requests", "Requests at the server", "/s";
+    /// video. Of a trial: requests that the cache server received.
+    ServerRequests = "server-requests", "Requests at the server", "requests/s";
     /// Bytes of Data that producers of live channels sent, as a fraction of those that all players
-    /// received.
+    /// received. Of a trial: content bytes of the cache server.
     ServerShare = "server-share", "Traffic served by the server", "%";
     /// Live channels watched at the same time, mean over time.
     ChannelsWatched = "channels-watched", "Channels watched", "";
@@ -209,8 +209,6 @@ measures! {
     JoinInterests = "join-interests", "Interests for metadata for a subscriber that joins", "";
     /// Of a trial: time from a subscriber's first Interest until it knows the newest message.
     JoinTime = "join-time", "Time to join", "s";
-    /// Of a trial: requests that the cache server received, over time.
-    ServerRequests = "server-requests", "Requests at the server", "requests/s";
     /// Of a trial: requests that the cache server answered from its cache, over time. It may have
     /// asked the origin whether its copy is current.
     ServerHits = "server-hits", "Hits of the server's cache", "requests/s";
@@ -220,12 +218,8 @@ measures! {
     ServerMemory = "server-memory", "Memory of the server", "B";
     /// Of a trial: processor time of the cache server over elapsed time.
     ServerCpu = "server-cpu", "Processor load of the server", "%";
-    /// Of a trial: content bytes that the cache server sent, of those that viewers received.
-    ServerShare = "server-share", "Sent by the server, of what viewers received", "%";
     /// Of a trial: processor time of fronts, routers and the gateway origin over elapsed time.
     NetworkCpu = "network-cpu", "Processor load of gateways and routers", "%";
-    /// Of a trial: channels with at least one viewer, as a mean over time.
-    ChannelsWatched = "channels-watched", "Channels watched", "";
     /// Of a trial: requests of a viewer, over time.
     ViewerRequests = "viewer-requests", "Requests of a viewer", "requests/s";
     /// Of a trial: requests of viewers that failed, as a fraction of all.
@@ -303,7 +297,6 @@ impl Measure {
             | Self::MessageCpu
             | Self::JoinInterests
             | Self::ServerCpu
-            | Self::ServerShare
             | Self::NetworkCpu
             | Self::ViewerFailures
             | Self::ViewerStalls
@@ -409,14 +402,11 @@ impl Measure {
     const fn is_of_video(self) -> bool {
         matches!(
             self,
-            Self::ServerRequests
-                | Self::ServerHits
+            Self::ServerHits
                 | Self::ServerMisses
                 | Self::ServerMemory
                 | Self::ServerCpu
-                | Self::ServerShare
                 | Self::NetworkCpu
-                | Self::ChannelsWatched
                 | Self::ViewerRequests
                 | Self::ViewerFailures
                 | Self::ViewerStalls
