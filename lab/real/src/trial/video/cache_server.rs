@@ -133,9 +133,10 @@ pub(super) struct CacheCounts {
 
 impl CacheCounts {
     /// Reads the counters; `None` if one is missing. All kinds of hits and of misses count. Hits of
-    /// the memory cache (`cache_hit_mem_fresh`) are among those of `cache_hit_fresh`.
+    /// the memory cache (`cache_hit_mem_fresh`) are among those of `cache_hit_fresh`; hits of content
+    /// that is still arriving (`cache_hit_rww`) are not.
     fn read(counters: &Value) -> Option<Self> {
-        const HITS: [&str; 4] = ["fresh", "revalidated", "ims", "stale_served"];
+        const HITS: [&str; 5] = ["fresh", "rww", "revalidated", "ims", "stale_served"];
         const HTTP: &str = "proxy.process.http.";
         let number = |value: &Value| value.as_str()?.parse::<u64>().ok();
         let one = |name: &str| number(&counters[format!("{HTTP}{name}")]);
@@ -165,13 +166,14 @@ mod tests {
             "proxy.process.http.cache_hit_mem_fresh": "5",
             "proxy.process.http.cache_hit_revalidated": "2",
             "proxy.process.http.cache_hit_ims": "0",
+            "proxy.process.http.cache_hit_rww": "1",
             "proxy.process.http.cache_hit_stale_served": "0",
             "proxy.process.http.cache_miss_cold": "17",
             "proxy.process.http.cache_miss_changed": "2",
             "proxy.process.http.cache_lookups": "27",
             "proxy.process.http.user_agent_response_document_total_size": "12930803",
         });
-        let expected = CacheCounts { requests: 39, hits: 8, misses: 19, octets: 12_930_803 };
+        let expected = CacheCounts { requests: 39, hits: 9, misses: 19, octets: 12_930_803 };
         assert_eq!(CacheCounts::read(&counters), Some(expected));
         counters["proxy.process.http.incoming_requests"] = Value::Null;
         assert_eq!(CacheCounts::read(&counters), None);
