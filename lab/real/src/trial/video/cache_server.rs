@@ -133,8 +133,8 @@ pub(super) struct CacheCounts {
 
 impl CacheCounts {
     /// Reads the counters; `None` if one is missing. All kinds of hits and of misses count. Hits of
-    /// the memory cache (`cache_hit_mem_fresh`) are among those of `cache_hit_fresh`; hits of content
-    /// that is still arriving (`cache_hit_rww`) are not.
+    /// the memory cache (`cache_hit_mem_fresh`) are among those of `cache_hit_fresh`. Hits of
+    /// content that is still arriving (`cache_hit_rww`) are not.
     fn read(counters: &Value) -> Option<Self> {
         const HITS: [&str; 5] = ["fresh", "rww", "revalidated", "ims", "stale_served"];
         const HTTP: &str = "proxy.process.http.";
