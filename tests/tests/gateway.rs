@@ -187,6 +187,20 @@ fn paths_without_name_are_refused() {
     assert_eq!((preflight.status(), preflight.field("access-control-allow-origin")), (204, "*"));
 }
 
+/// Each request wants a few bytes of the piece after the one that is still being fetched.
+#[test]
+fn ranges_in_consecutive_pieces_are_fetched() {
+    let content = octets(12_000_000);
+    let server = HttpServer::of_file(content.clone(), "Cache-Control: max-age=60\r\n");
+    let (_router, _programs, front) = chain(&server, &[]);
+    for start in (0..content.len() - 10).step_by(1_048_000) {
+        let range = format!("bytes={start}-{}", start + 9);
+        let part = front.request("GET", "big.bin", &[("Range", &range)]);
+        assert!(part.status() == 206 && !part.is_broken, "{range}");
+        assert_eq!(part.body, &content[start..start + 10], "{range}");
+    }
+}
+
 /// Many clients cause one request for the head, and one for each slice.
 #[test]
 fn server_gets_one_request_for_many_clients() {

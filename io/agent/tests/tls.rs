@@ -10,7 +10,8 @@ use common::name;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use weir_agent::{Access, Agent, AgentConfig, Files};
 use weir_control::File;
-use weir_controller::{Config, Role, Server, TlsFiles, add_token};
+use weir_controller::{Config, Role, Server, add_token};
+use weir_http::TlsFiles;
 use weir_io_fixture::wait_until;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);

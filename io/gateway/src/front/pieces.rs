@@ -49,8 +49,9 @@ impl PieceId {
 }
 
 /// A piece, complete or not.
-#[derive(Default)]
 struct Piece {
+    /// Index of the last piece of the run that fetches it.
+    run_last: u64,
     content: Mutex<PieceContent>,
     /// Content was added, or the outcome is known.
     changed: Notify,
@@ -67,6 +68,10 @@ struct PieceContent {
 }
 
 impl Piece {
+    fn new(run_last: u64) -> Arc<Self> {
+        Arc::new(Self { run_last, content: Mutex::default(), changed: Notify::new() })
+    }
+
     fn content(&self) -> MutexGuard<'_, PieceContent> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,8 +128,8 @@ struct PiecesState {
     pieces: LruCache<PieceId, Arc<Piece>>,
     /// Bytes of complete pieces.
     bytes: u64,
-    /// Runs that wait for their next piece.
-    idle_runs: HashMap<PieceId, oneshot::Sender<Arc<Piece>>>,
+    /// Runs that wait for their next piece, each with the index of its last one.
+    idle_runs: HashMap<PieceId, (u64, oneshot::Sender<Arc<Piece>>)>,
 }
 
 /// The pieces of all versions.
@@ -171,20 +176,23 @@ impl Pieces {
         if let Some(piece) = state.pieces.get(&id) {
             return piece.clone();
         }
-        let piece = Arc::new(Piece::default());
-        state.pieces.put(id.clone(), piece.clone());
-        // A run that fetches the piece before this one continues with it.
-        let before = index.checked_sub(1).map(|before| PieceId { index: before, ..id.clone() });
-        let is_next = before.is_some_and(|before| {
-            let before = state.pieces.peek(&before);
-            before.is_some_and(|piece| piece.content().outcome.is_none())
-        });
-        if let Some(run) = state.idle_runs.remove(&id) {
+        if let Some((run_last, run)) = state.idle_runs.remove(&id) {
+            let piece = Piece::new(run_last);
             piece.take();
             if run.send(piece.clone()).is_ok() {
+                state.pieces.put(id, piece.clone());
                 return piece;
             }
-        } else if is_next {
+        }
+        // A run that fetches the piece before this one continues with it, unless it ends there.
+        let before = index.checked_sub(1).map(|before| PieceId { index: before, ..id.clone() });
+        let before = before.and_then(|before| state.pieces.peek(&before));
+        let run_last = before
+            .filter(|before| before.run_last >= index && before.content().outcome.is_none())
+            .map(|before| before.run_last);
+        let piece = Piece::new(run_last.unwrap_or(last));
+        state.pieces.put(id.clone(), piece.clone());
+        if run_last.is_some() {
             return piece;
         }
         piece.take();
@@ -359,7 +367,7 @@ impl Run {
             match state.idle_runs.entry(self.id.clone()) {
                 // Another run waits for the same piece.
                 Entry::Occupied(_) => return None,
-                Entry::Vacant(entry) => entry.insert(run),
+                Entry::Vacant(entry) => entry.insert((self.last, run)),
             };
             added
         };
