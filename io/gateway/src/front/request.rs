@@ -213,7 +213,7 @@ async fn find_in_directory(
         return Err(error.into());
     }
     let entries = listing::fetch(shared, &found).await?;
-    if entries.iter().any(|entry| *entry == host.index) {
+    if entries.contains(&host.index) {
         let index = directory.clone().append_str(&host.index).clone();
         let (found, source) = shared.heads.find(&index, false).await?;
         return Ok(Answer::Object(found, source));

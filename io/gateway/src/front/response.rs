@@ -86,7 +86,7 @@ pub(super) fn of_object(
             if size < u64::MAX && has_body(status) {
                 set(&mut fields, header::CONTENT_LENGTH, size.to_string());
             }
-            let body = content(shared, request, &found, [0..size], access);
+            let body = content(shared, request, &found, 0..size, access);
             with(status, fields, body)
         }
         Wanted::NotSatisfiable => {
@@ -147,16 +147,14 @@ fn content(
     shared: &Arc<Shared>,
     request: &Parts,
     found: &Found,
-    ranges: impl IntoIterator<Item = Range<u64>>,
+    range: Range<u64>,
     access: Access,
 ) -> Body {
     if request.method == Method::HEAD || !has_body(found.head.status) {
         return body::empty();
     }
-    let cursor = |range: Range<u64>| {
-        Part::Content(shared.pieces.cursor(found.metadata.clone(), range.start, range.end))
-    };
-    body::parts(ranges.into_iter().map(cursor).collect(), Arc::new(access))
+    let cursor = shared.pieces.cursor(found.metadata.clone(), range.start, range.end);
+    body::parts(vec![Part::Content(cursor)], Arc::new(access))
 }
 
 fn partial(
@@ -173,7 +171,7 @@ fn partial(
     if let [range] = ranges {
         set(&mut fields, header::CONTENT_RANGE, place(range));
         set(&mut fields, header::CONTENT_LENGTH, (range.end - range.start).to_string());
-        let body = content(shared, request, found, [range.clone()], access);
+        let body = content(shared, request, found, range.clone(), access);
         return with(StatusCode::PARTIAL_CONTENT, fields, body);
     }
     let kind = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

@@ -267,11 +267,10 @@ fn too_long() -> Problem {
 /// Rejects heads that do not fit into metadata.
 fn check_head(version: &Version, head: &ResponseHead) -> Result<(), Problem> {
     let octets = head.encode();
-    let fits = match octets.len() {
-        0..=HEAD_BYTES_SAFE => true,
-        ..=HEAD_BYTES_MAX => version.object.sign_metadata(u64::MAX, u64::MAX, Some(octets)).is_ok(),
-        _ => false,
-    };
+    let len = octets.len();
+    let fits = len <= HEAD_BYTES_SAFE
+        || len <= HEAD_BYTES_MAX
+            && version.object.sign_metadata(u64::MAX, u64::MAX, Some(octets)).is_ok();
     if fits {
         return Ok(());
     }

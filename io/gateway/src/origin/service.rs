@@ -474,7 +474,10 @@ struct SliceJob {
 impl SliceJob {
     async fn run(&self, context: &Context, target: &Target) -> Result<(), SliceError> {
         match fetch_slice(context, target, &self.version, self.slice).await? {
-            SliceReply::Published => Ok(self.report(self.slice)),
+            SliceReply::Published => {
+                self.report(self.slice);
+                Ok(())
+            }
             SliceReply::Whole(body) => {
                 let slices = 0..self.version.object.slices();
                 self.stream(context, body, slices, self.begin_stream()).await
