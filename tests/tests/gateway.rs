@@ -171,7 +171,7 @@ fn paths_without_name_are_refused() {
         ("/a%00", 400),
         ("/a//b", 400),
         (&format!("/{long}"), 414),
-        ("/nobody/serves/this", 503),
+        ("/no/producer/serves/this", 503),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let answer = front.send_raw(request.as_bytes());
