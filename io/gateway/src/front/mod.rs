@@ -30,7 +30,8 @@ use tokio::task::JoinSet;
 use weir_base::units::Size;
 use weir_http::{TlsError, TlsFiles, tls_config};
 use weir_security::trust::Trust;
-use weir_socket::{Consumer, ConsumerOptions, Identity, Session, SocketError};
+use weir_socket::{Consumer, ConsumerOptions, Identity, Session, SocketError, Word};
+use weir_transport::Controller;
 use weir_wire::Name;
 
 use self::heads::Heads;
@@ -41,8 +42,9 @@ use self::tokens::Tokens;
 use self::uploads::Uploads;
 use crate::config::{FrontConfig, HostConfig};
 
-/// How far a fetch is ahead of the piece that is read.
-const INPUT_BUFFER: Size = Size { bytes: 4 << 20 };
+/// How far a fetch is ahead of the piece that is read: three slices of the origin. It receives one
+/// while it signs another, and sends the third.
+const INPUT_BUFFER: Size = Size { bytes: 6 << 20 };
 /// How long requests in progress may take when the front ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -103,6 +105,10 @@ impl Front {
         let mut consumer = Consumer::bind(session, Name::new(), trust);
         consumer.set_options(ConsumerOptions {
             input_buffer: INPUT_BUFFER,
+            // The origin answers slice by slice, so round trips grow and shrink by the time of a
+            // slice. CUBIC's slow start takes that for a queue, and ends before two slices are
+            // requested. One would then wait for the other.
+            controller: Word(Controller::AIMD),
             ..ConsumerOptions::default()
         })?;
         let timeout = Duration::from_nanos(config.timeout.ns);

@@ -31,6 +31,8 @@ use weir_wire::Name;
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of a chunk of a piece that is being fetched slower than it is read.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks of a complete piece. A slow fetch makes more, of one packet each.
+const CHUNKS_MAX: u64 = 2 * PIECE_BYTES / CHUNK_BYTES as u64;
 /// Pieces that are fetched before they are read.
 const PIECES_AHEAD: u64 = 2;
 /// How long a run waits for the next piece to be wanted.
@@ -433,7 +435,7 @@ async fn fill(
         piece.push(buffer.freeze());
         chunks += 1;
     }
-    if chunks > 1 {
+    if chunks > CHUNKS_MAX {
         piece.join_chunks();
     }
     Ok(true)

@@ -90,7 +90,8 @@ impl Uploads {
         for slice in 0..object.slices() {
             let range = object.slice_range(slice);
             let piece = &content[range.start as usize..range.end as usize];
-            packets.extend(object.sign(slice, piece).map_err(|error| fails(error.to_string()))?);
+            let signed = object.sign(slice, piece).map_err(|error| fails(error.to_string()))?;
+            packets.extend(signed.packets);
         }
         let metadata = object
             .sign_metadata(number, self.options.metadata_freshness_ms, Some(head.encode()))

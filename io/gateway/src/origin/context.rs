@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use weir_base::Packet;
 use weir_security::sign_data;
-use weir_socket::{Identity, Producer, PublishOptions, Request, SlicedObject};
+use weir_socket::{Identity, Producer, PublishOptions, Request, SignedSlice, SlicedObject};
 use weir_wire::{Data, InterestView, Name};
 
 use super::playlist::LiveFolders;
@@ -99,17 +99,14 @@ impl Context {
         let fails = |error: &dyn std::fmt::Display| {
             Problem::bad_gateway(format!("The gateway cannot publish the content: {error}."))
         };
-        let signed = version.clone();
+        let signing = version.clone();
         // It hashes megabytes.
-        let sign = tokio::task::spawn_blocking(move || {
-            let digest = signed.object.content_digest(&content);
-            (signed.is_same_slice(slice, digest), signed.object.sign(slice, &content))
-        });
-        let (is_same, packets) = sign.await.map_err(|error| fails(&error))?;
-        if !is_same {
+        let sign = tokio::task::spawn_blocking(move || signing.object.sign(slice, &content));
+        let signed = sign.await.map_err(|error| fails(&error))?.map_err(|error| fails(&error))?;
+        let SignedSlice { packets, digest } = signed;
+        if !version.is_same_slice(slice, digest) {
             return Err(Problem::changed());
         }
-        let packets = packets.map_err(|error| fails(&error))?;
         let published = self.producer.publish_packets_async(packets);
         published.map_err(|error| fails(&error))?.await.map_err(|error| fails(&error))?;
         self.count(|counters| &counters.slices);

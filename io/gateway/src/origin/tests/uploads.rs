@@ -27,7 +27,7 @@ async fn offer(network: &Network, method: &Method, body: &[u8]) -> (Producer, Of
         let (size, options) = (body.len() as u64, PublishOptions::default());
         let object = SlicedObject::new(name, size, &identity, &options).unwrap();
         let metadata = object.sign_metadata(7, 10_000, Some(head)).unwrap();
-        let mut packets = object.sign(0, &body).unwrap();
+        let mut packets = object.sign(0, &body).unwrap().packets;
         packets.push(metadata.clone());
         producer.publish_packets_async(packets).unwrap().wait().unwrap();
         (producer, Offer::decode(metadata).unwrap())
