@@ -243,7 +243,6 @@ def nginx_origin(folder, www, port=None, name="origin"):
     default_type application/octet-stream;
     server {{
         listen 127.0.0.1:{port};
-        listen 127.0.0.1:{free_port()} http2;
         root {www};
         expires 1h;
         location / {{ try_files $uri /object =404; }}
