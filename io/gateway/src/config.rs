@@ -161,6 +161,9 @@ pub struct OriginConfig {
     /// Methods that are passed to the server: `PUT`, `POST`, `DELETE`.
     #[serde(default)]
     pub methods: Vec<String>,
+    /// Request headers that names may carry to the server: those that its responses name in `Vary`.
+    #[serde(default)]
+    pub vary: Vec<String>,
 }
 
 fn default_buffer() -> Size {
@@ -201,6 +204,7 @@ impl OriginConfig {
             requests_max: default_requests_max(),
             unsized_max: default_unsized_max(),
             methods: Vec::new(),
+            vary: Vec::new(),
         }
     }
 }
