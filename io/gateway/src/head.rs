@@ -131,11 +131,6 @@ impl ResponseHead {
         Ok(head)
     }
 
-    /// Milliseconds of freshness left.
-    pub(crate) fn fresh_ms(&self, now_ms: u64) -> u64 {
-        self.fresh_ms_after(now_ms, Duration::ZERO)
-    }
-
     /// Milliseconds of freshness left. It was requested `elapsed` ago by the local clock: if the
     /// producer's clock is ahead, it must not stay fresh for longer than the producer said.
     pub(crate) fn fresh_ms_after(&self, now_ms: u64, elapsed: Duration) -> u64 {
@@ -328,7 +323,8 @@ mod tests {
         let head = head();
         for (after_ms, fresh_ms, age_s) in [(0, 5000, 7), (4000, 1000, 11), (6000, 0, 13)] {
             let now_ms = head.received_ms + after_ms;
-            assert_eq!((head.fresh_ms(now_ms), head.age_s(now_ms)), (fresh_ms, age_s));
+            let fresh = head.fresh_ms_after(now_ms, Duration::ZERO);
+            assert_eq!((fresh, head.age_s(now_ms)), (fresh_ms, age_s));
         }
     }
 
