@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
+use weir_http::TlsFiles;
 use weir_wire::Name;
 
 const fn s(s: u64) -> Time {
@@ -35,7 +36,7 @@ pub struct FrontConfig {
     pub listen: Vec<SocketAddr>,
     /// Where `/metrics` and `/health` are served.
     pub status: Option<SocketAddr>,
-    pub tls: Option<TlsConfig>,
+    pub tls: Option<TlsFiles>,
     /// Serve HTTP/3 at the same addresses. It needs TLS.
     pub http3: bool,
     /// The hosts that are served; if empty, every host with the prefix `/`.
@@ -85,15 +86,6 @@ impl Default for FrontConfig {
             trust_anchors: Vec::new(),
         }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsConfig {
-    /// Certificate chain (PEM).
-    pub certificate: PathBuf,
-    /// Private key (PEM).
-    pub key: PathBuf,
 }
 
 /// A host of the front, and the names that its URLs denote.

@@ -182,7 +182,7 @@ impl Upstream {
     }
 
     /// The `Location` of a response for this resource: relative where it is below the server's URL,
-    /// so that it holds for each host under which fronts serve it. It has neither user nor password.
+    /// so that it holds for each host under which fronts serve it. Without user and password.
     fn location(&self, target: &Target, location: &HeaderValue) -> Option<HeaderValue> {
         let to = without_user(&target.url.join(location.to_str().ok()?).ok()?);
         let base = without_user(&self.base);
