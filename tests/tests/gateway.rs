@@ -161,7 +161,7 @@ fn directory_is_listed_for_query() {
     assert_eq!(front.get("sub/text.txt?x").status(), 404);
 }
 
-/// Signers are those that the front and the origin see first. A long answer is an object of its own.
+/// Signers are those that front and origin see first. A long answer is an object of its own.
 #[test]
 fn uploads_reach_the_server() {
     let server = HttpServer::start(|request, stream| {
