@@ -387,6 +387,7 @@ router = "unix://DIR/router.sock"
 listen = ["127.0.0.1:PORT"]
 memory = "MEMORYMiB"
 client_timeout = "IDLEs"
+connections_per_address_max = 20000
 UPLOADS
 
 [[front.host]]

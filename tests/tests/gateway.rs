@@ -216,6 +216,8 @@ fn paths_without_name_are_refused() {
         ("/a%00", 400),
         ("/a//b", 400),
         (&format!("/{long}"), 414),
+        ("*", 400),
+        ("/localhost/nfd/faces/list", 404),
         ("/no/producer/serves/this", 503),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -316,12 +318,15 @@ fn status_and_redirects_pass() {
     let server = HttpServer::start(|request, stream| match &request.target[..] {
         "/gone" => reply(stream, "410 Gone", "Cache-Control: max-age=60\r\n", b"gone"),
         "/moved" => reply(stream, "301 Moved Permanently", "Location: /new\r\n", b""),
+        "/switched" => reply(stream, "101 Switching Protocols", "", b""),
+        "/range" => reply(stream, "416 Range Not Satisfiable", "", b""),
         _ => reply(stream, "404 Not Found", "", b"nothing"),
     });
     let (_router, _origin, front) = chain(&server, &[]);
     assert_eq!((front.get("gone").status(), front.get("gone").body), (410, b"gone".to_vec()));
     assert_eq!((front.get("moved").status(), front.get("moved").field("location")), (301, "new"));
     assert_eq!(front.get("none").status(), 404);
+    assert_eq!((front.get("switched").status(), front.get("range").status()), (502, 502));
     let gone = server.requests().iter().filter(|request| request.target == "/gone").count();
     assert_eq!(gone, 1, "a 410 that stores may keep is requested once");
 }
@@ -425,6 +430,136 @@ fn front_survives_restart_of_router() {
     router = Router::start(&host);
     wait_until("the front reaches the new router", || front.get("a").body == b"text");
     drop(router);
+}
+
+/// A front with a configuration file. `front` is the content of `[front]`.
+fn configured(host: &Host, router: &Router, front: &str) -> (Process, Front) {
+    let text = format!(
+        "[front]\nlisten = [\"127.0.0.1:0\"]\n{front}\n[[front.host]]\nprefix = \"/web\"\n"
+    );
+    let file = host.write("front.toml", text.as_bytes());
+    let process = host
+        .spawn(&router.unix(), &["gateway", "run", "-c", file.to_str().expect("a path"), "--json"]);
+    let url = process.json_line()["urls"][0].as_str().expect("a URL").to_owned();
+    (process, Front { url })
+}
+
+/// The first signer of an object says nothing about another object.
+#[test]
+fn objects_of_different_signers_are_read() {
+    let (one, other) = (Host::new(), Host::new());
+    let router = Router::start(&one);
+    let put = |host: &Host, name: &str| {
+        let file = host.write("file", name.as_bytes());
+        let file = file.to_str().unwrap().to_owned();
+        let process = host.spawn(&router.unix(), &["put", &file, name, "--json"]);
+        process.json_line();
+        process
+    };
+    let _puts = [put(&one, "/web/one"), put(&other, "/web/other")];
+    let reader = Host::new();
+    let (_process, front) = Front::start(&reader, &router.unix(), &["--prefix", "/web"]);
+    for name in ["one", "other", "one"] {
+        let response = front.get(name);
+        let body = String::from_utf8_lossy(&response.body).into_owned();
+        assert_eq!((response.status(), &body[..]), (200, &format!("/web/{name}")[..]));
+    }
+}
+
+/// Routers keep earlier versions. Their metadata are gone, so HTTP/1.0 learns no length.
+#[test]
+fn earlier_version_of_long_object_is_read() {
+    let latest = std::sync::Arc::new(std::sync::atomic::AtomicU8::new(1));
+    let version = latest.clone();
+    let server = HttpServer::start(move |_, stream| {
+        let version = version.load(std::sync::atomic::Ordering::Relaxed);
+        let fields = format!("ETag: \"{version}\"\r\nCache-Control: no-cache\r\n");
+        reply(stream, "200 OK", &fields, &vec![version; 3_000_000]);
+    });
+    let (router, _origin, front) = chain(&server, &[]);
+    assert!(front.get("file").body == [1; 3_000_000]);
+    let reader = Host::new();
+    let out = reader.path("out");
+    let log = router.weir(&["get", "/web/file", "-o", out.to_str().unwrap()]).success();
+    let (_, number) = log.errors.split_once("/v=").expect("the version");
+    let number: String = number.chars().take_while(char::is_ascii_digit).collect();
+    latest.store(2, std::sync::atomic::Ordering::Relaxed);
+    assert!(front.get("file").body == [2; 3_000_000]);
+    let earlier = front.get(&format!("file/v={number}"));
+    assert_eq!((earlier.status(), earlier.is_broken), (200, false));
+    let first = (earlier.body.len(), earlier.body.first());
+    assert!(earlier.body == [1; 3_000_000], "{first:?}");
+    let request = format!("GET /file/v={number} HTTP/1.0\r\n\r\n");
+    assert!(front.send_raw(request.as_bytes()).contains(" 505 "));
+    let put = front.request("PUT", &format!("file/v={number}"), &[]);
+    assert_eq!(put.status(), 405);
+}
+
+/// Many clients that read slowly cannot use more memory than is configured, and all get what they
+/// want in the end.
+#[test]
+fn memory_of_slow_readers_is_bounded() {
+    const CLIENTS: usize = 16;
+    const LEN: usize = 4_000_000;
+    let host = Host::new();
+    let router = Router::start(&host);
+    let server = HttpServer::of_file(octets(LEN), "Cache-Control: max-age=600\r\n");
+    let mapping = format!("/web={}", server.url());
+    let origin = router.spawn(&["gateway", "origin", &mapping, "--json"]);
+    origin.json_line();
+    let status = host.free_port();
+    let limits = format!("memory = \"8MiB\"\nstatus = \"127.0.0.1:{status}\"");
+    let (_process, front) = configured(&host, &router, &limits);
+    let address = front.url.trim_start_matches("http://").trim_end_matches('/');
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let request = format!("GET /{number} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        let mut start = [0; 12];
+        client.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"HTTP/1.1 200");
+        clients.push(client);
+    }
+    let text = ureq::get(format!("http://127.0.0.1:{status}/metrics")).call().unwrap();
+    let text = text.into_body().read_to_string().unwrap();
+    let line = text.lines().find(|line| line.starts_with("weir_gateway_front_memory_bytes "));
+    let used: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    // Each run may receive a little ahead of its piece.
+    assert!(used <= (8 << 20) + CLIENTS as u64 * (512 << 10), "{used}");
+    for mut client in clients {
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+        assert!(rest.ends_with(&octets(LEN)), "{} bytes", rest.len());
+    }
+}
+
+/// A client that sends nothing, or only the beginning of HTTP/2, does not stay; one that opens too
+/// many connections hears why.
+#[test]
+fn silent_and_greedy_clients_are_refused() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    let limits = "client_timeout = \"2s\"\nconnections_per_address_max = 3";
+    let (_process, front) = configured(&host, &router, limits);
+    let address = front.url.trim_start_matches("http://").trim_end_matches('/');
+    let connect = |start: &[u8]| {
+        let mut client = TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        client.write_all(start).unwrap();
+        client
+    };
+    let silent = [connect(b""), connect(b"PRI * HTTP"), connect(b"GET / HT")];
+    let mut refused = connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut answer = String::new();
+    refused.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
+    for mut client in silent {
+        // What it gets, if anything, is an error, and then the end.
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).unwrap();
+    }
 }
 
 /// The commands of "Put your nginx behind names in five minutes", one string a code block.

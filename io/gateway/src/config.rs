@@ -76,7 +76,7 @@ impl Default for FrontConfig {
             hosts: Vec::new(),
             memory: mib(256),
             connections_max: 20_000,
-            connections_per_address_max: 20_000,
+            connections_per_address_max: 1000,
             timeout: s(30),
             client_timeout: s(60),
             tokens: None,

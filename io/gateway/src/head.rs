@@ -125,7 +125,9 @@ impl ResponseHead {
                 _ => {}
             }
         }
-        head.status = status.and_then(|it| StatusCode::from_u16(it).ok()).ok_or(HeadError)?;
+        let status = status.and_then(|it| StatusCode::from_u16(it).ok());
+        // An informational response is no answer.
+        head.status = status.filter(|status| !status.is_informational()).ok_or(HeadError)?;
         // A producer must not frame the messages of a front.
         Self::remove_hop_fields(&mut head.fields);
         Ok(head)
@@ -178,6 +180,15 @@ pub(crate) struct RequestHead {
 }
 
 impl RequestHead {
+    /// Drops fields that frame messages or identify a client.
+    pub(crate) fn new(method: Method, mut fields: HeaderMap) -> Self {
+        ResponseHead::remove_hop_fields(&mut fields);
+        for name in [header::COOKIE, header::AUTHORIZATION, header::HOST, header::EXPECT] {
+            fields.remove(name);
+        }
+        Self { method, fields }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut writer = Writer::new();
         writer.tlv(METHOD, self.method.as_str().as_bytes());
@@ -185,7 +196,7 @@ impl RequestHead {
         writer.into_vec()
     }
 
-    /// Drops fields that frame messages or identify a client.
+    /// As [`RequestHead::new`].
     ///
     /// # Errors
     /// An element is malformed, or the method is missing.
@@ -198,11 +209,7 @@ impl RequestHead {
                 _ => {}
             }
         }
-        ResponseHead::remove_hop_fields(&mut fields);
-        for name in [header::COOKIE, header::AUTHORIZATION, header::HOST, header::EXPECT] {
-            fields.remove(name);
-        }
-        Ok(Self { method: method.ok_or(HeadError)?, fields })
+        Ok(Self::new(method.ok_or(HeadError)?, fields))
     }
 }
 

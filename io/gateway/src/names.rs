@@ -75,7 +75,7 @@ pub(crate) fn name_of_path(
     query: Option<&str>,
 ) -> Result<Target, PathError> {
     let mut name = prefix.clone();
-    let path = path.strip_prefix('/').unwrap_or(path);
+    let path = path.strip_prefix('/').ok_or(PathError::Segment)?;
     let segments: Vec<&str> = path.split('/').collect();
     let (mut version, last) = (None, segments.len() - 1);
     if prefix.as_view().component_count() + segments.len() + COMPONENTS_ADDED > NAME_COMPONENTS_MAX

@@ -35,6 +35,12 @@ impl Consumers {
         Self { base, with_trust_of, by_object: Mutex::new(LruCache::new(OBJECTS_MAX)) }
     }
 
+    /// Forgets an object whose first signer was refused. Certificates that did not arrive are
+    /// requested again.
+    pub(super) fn restart(&self, object: &Name) {
+        self.by_object.lock().unwrap_or_else(PoisonError::into_inner).pop(object);
+    }
+
     /// The consumer of an object. All its versions have the same trust.
     pub(super) fn of(&self, object: &Name) -> Consumer {
         let mut by_object = self.by_object.lock().unwrap_or_else(PoisonError::into_inner);

@@ -277,6 +277,9 @@ impl Heads {
                 Ok((slot.update(Arc::new(found)), source))
             }
             Err(error) => {
+                if matches!(error, SocketError::NotVerified(_)) && slot.latest().is_none() {
+                    self.consumers.restart(object);
+                }
                 let failed = HeadFailure { requested, ended: Instant::now(), error: error.clone() };
                 *last_failure = Some(failed);
                 slot.stale_or(error)

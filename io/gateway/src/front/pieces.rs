@@ -14,13 +14,14 @@
 //! stops it. Only complete pieces are evicted, the one that was read longest ago first. A cursor
 //! holds no piece while its client does not read: if it is evicted meanwhile, it is fetched again.
 //!
-//! The memory of all pieces and of what runs have received is bounded. A cursor waits until there
-//! is room for its piece. Without room for more, runs are only a little ahead of it.
+//! The memory is bounded: three quarters for pieces, and a quarter for what runs have received
+//! ahead of them. A cursor waits until there is room for its piece. A run without room is only a
+//! little ahead.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -51,9 +52,9 @@ const MEMORY_WAIT: Duration = Duration::from_secs(30);
 /// it signs another, and sends the third.
 const INPUT_BYTES: u64 = 6 << 20;
 /// The same without memory for more.
-const INPUT_BYTES_MIN: u64 = 256 << 10;
+const INPUT_BYTES_MIN: u64 = 512 << 10;
 
-/// The memory that pieces and runs share.
+/// Memory that pieces share, or runs.
 struct Budget {
     used: AtomicU64,
     max: u64,
@@ -68,8 +69,16 @@ struct Reservation {
 }
 
 impl Budget {
+    fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(0), max, freed: Notify::new() })
+    }
+
+    fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
     fn has_room(&self, bytes: u64) -> bool {
-        self.used.load(Ordering::Relaxed) + bytes <= self.max
+        self.used() + bytes <= self.max
     }
 
     fn reserve(self: &Arc<Self>, bytes: u64) -> Reservation {
@@ -88,12 +97,14 @@ impl Drop for Reservation {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct PieceId {
     versioned: Name,
+    /// Bytes of each piece. Without metadata, the segment size is unknown, and they differ.
+    piece_bytes: u64,
     index: u64,
 }
 
 impl PieceId {
     fn next(&self) -> Self {
-        Self { versioned: self.versioned.clone(), index: self.index + 1 }
+        Self { index: self.index + 1, ..self.clone() }
     }
 }
 
@@ -185,6 +196,11 @@ struct PiecesState {
 pub(super) struct Pieces {
     consumers: Arc<Consumers>,
     budget: Arc<Budget>,
+    /// For what runs receive ahead of pieces.
+    ahead: Arc<Budget>,
+    /// Number of cursors. If they are many, pieces that one cursor reads ahead would evict those
+    /// that another one needs.
+    cursors: AtomicUsize,
     state: Mutex<PiecesState>,
 }
 
@@ -192,11 +208,14 @@ impl Pieces {
     pub(super) fn new(consumers: Arc<Consumers>, bytes_max: u64) -> Arc<Self> {
         let (pieces, idle_runs) = (LruCache::unbounded(), HashMap::new());
         let state = Mutex::new(PiecesState { pieces, idle_runs });
+        let ahead = bytes_max / 4;
         // One piece always has room.
-        let (used, max) = (AtomicU64::new(0), bytes_max.max(2 * PIECE_BYTES));
+        let budget = Budget::new((bytes_max - ahead).max(PIECE_BYTES));
         Arc::new(Self {
             consumers,
-            budget: Arc::new(Budget { used, max, freed: Notify::new() }),
+            budget,
+            ahead: Budget::new(ahead),
+            cursors: AtomicUsize::new(0),
             state,
         })
     }
@@ -207,7 +226,12 @@ impl Pieces {
 
     /// Bytes of memory that pieces and runs use.
     pub(super) fn bytes(&self) -> u64 {
-        self.budget.used.load(Ordering::Relaxed)
+        self.budget.used() + self.ahead.used()
+    }
+
+    fn may_read_ahead(&self) -> bool {
+        let cursors = self.cursors.load(Ordering::Relaxed) as u64;
+        cursors * (1 + PIECES_AHEAD) * PIECE_BYTES <= self.budget.max
     }
 
     /// Reads a range of bytes of a version. The end may be unknown (`u64::MAX`).
@@ -220,6 +244,7 @@ impl Pieces {
         let end = metadata.size_bytes.map_or(end, |size| end.min(size));
         let piece_bytes = piece_bytes(&metadata);
         let ran_dry = start >= end;
+        self.cursors.fetch_add(1, Ordering::Relaxed);
         Cursor { pieces: self.clone(), metadata, piece_bytes, at: start, end, piece: None, ran_dry }
     }
 
@@ -231,7 +256,8 @@ impl Pieces {
         index: u64,
         last: u64,
     ) -> Option<Arc<Piece>> {
-        let id = PieceId { versioned: metadata.versioned.clone(), index };
+        let piece_bytes = piece_bytes(metadata);
+        let id = PieceId { versioned: metadata.versioned.clone(), piece_bytes, index };
         let mut state = self.state();
         if let Some(piece) = state.pieces.get(&id) {
             return Some(piece.clone());
@@ -274,8 +300,8 @@ impl Pieces {
         state.pieces.put(id.clone(), piece.clone());
         let size = metadata.size_bytes.unwrap_or(u64::MAX);
         let rest = size.saturating_sub(id.index.saturating_mul(piece_bytes(metadata)));
-        let ahead = self.make_room(&mut state, INPUT_BYTES.min(rest));
-        let ahead = ahead.unwrap_or_else(|| self.budget.reserve(INPUT_BYTES_MIN.min(rest)));
+        let (most, least) = (INPUT_BYTES.min(rest), INPUT_BYTES_MIN.min(rest));
+        let ahead = self.ahead.reserve(if self.ahead.has_room(most) { most } else { least });
         drop(state);
         let run = Run { pieces: self.clone(), metadata: metadata.clone(), id, last, ahead };
         tokio::spawn(run.fetch(piece.clone()));
@@ -393,7 +419,8 @@ impl Cursor {
             let reason = "the gateway has no memory for one more object; try again later";
             SocketError::Refused(reason.to_owned())
         })?;
-        for next in index + 1..=last.min(index + PIECES_AHEAD) {
+        let pieces_ahead = if self.pieces.may_read_ahead() { PIECES_AHEAD } else { 0 };
+        for next in index + 1..=last.min(index + pieces_ahead) {
             self.pieces.get(&self.metadata, next, last);
         }
         if self.metadata.size_bytes.is_none() {
@@ -412,6 +439,12 @@ impl Cursor {
             }
             freed.await;
         }
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.pieces.cursors.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

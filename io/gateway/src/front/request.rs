@@ -108,9 +108,19 @@ where
     };
     if head_only {
         response = response.map(|_| empty());
+    } else if request.version < Version::HTTP_11 && !has_length(&response) {
+        // In HTTP/1.0 the end of the connection is the end of the body, so one that breaks off would
+        // look complete.
+        let reason = "HTTP/1.0 cannot carry content of unknown length; use HTTP/1.1";
+        response = Failure::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, reason).response();
     }
     allow_other_sites(response.headers_mut());
     response
+}
+
+fn has_length(response: &Response<Body>) -> bool {
+    response.headers().contains_key(header::CONTENT_LENGTH)
+        || response.body().size_hint().exact().is_some()
 }
 
 /// Content is public by construction: no cookie and no authorization reaches an origin. So scripts
@@ -160,6 +170,14 @@ where
     let host = host_of(&shared.config.hosts, authority)?;
     let query = request.uri.query().filter(|_| host.query);
     let target = name_of_path(&host.prefix, request.uri.path(), query)?;
+    if target.name.as_view().component(0).is_some_and(|first| first.value == b"localhost") {
+        let reason = "names below /localhost belong to routers";
+        return Err(Failure::new(StatusCode::NOT_FOUND, reason));
+    }
+    if is_upload && target.version.is_some() {
+        // A version never changes.
+        return Err(Failure::method(METHODS[0]));
+    }
     if is_upload {
         let (head, body) = uploads::upload(shared, &target.name, request, body).await?;
         return Ok(Resolution::Uploaded(head, body));

@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body as HttpBody;
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tokio::sync::Semaphore;
 use weir_base::Packet;
 use weir_base::units::{Size, Time};
@@ -193,7 +193,7 @@ where
     let timeout = Duration::from_nanos(shared.config.client_timeout.ns);
     let limit = uploads.bytes_max;
     let too_long = || {
-        let reason = format!("the body is broken, or longer than {limit} bytes");
+        let reason = format!("the body is longer than {limit} bytes");
         Failure::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
     };
     let size = body.size_hint();
@@ -211,15 +211,11 @@ where
     let collected = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
     let content = match collected.await {
         Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(_)) => return Err(too_long()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_long()),
+        Ok(Err(_)) => return Err(Failure::new(StatusCode::BAD_REQUEST, "the body is broken")),
         Err(_) => return Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body is too slow")),
     };
-    let mut fields = request.headers.clone();
-    ResponseHead::remove_hop_fields(&mut fields);
-    for name in [header::COOKIE, header::AUTHORIZATION, header::HOST, header::EXPECT] {
-        fields.remove(name);
-    }
-    let head = RequestHead { method: request.method.clone(), fields };
+    let head = RequestHead::new(request.method.clone(), request.headers.clone());
     let offer = uploads.publish(&head, content).await?;
     let answer = uploads.offer(shared, object, &request.method, &offer).await?;
     if !answer.head.status.is_client_error() && !answer.head.status.is_server_error() {

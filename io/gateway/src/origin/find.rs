@@ -108,6 +108,12 @@ pub(super) async fn find(context: &Context, question: &Question) -> Result<Found
                 ));
             }
             (StatusCode::RANGE_NOT_SATISFIABLE, _) if range.is_some() => range = None,
+            (StatusCode::RANGE_NOT_SATISFIABLE | StatusCode::SWITCHING_PROTOCOLS, _) => {
+                let status = response.status;
+                let reason =
+                    format!("The server answers {status} to a request that it does not fit.");
+                return Err(Problem::bad_gateway(reason));
+            }
             _ => return whole(context, question, response).await,
         }
     }

@@ -80,7 +80,12 @@ fn response(status: StatusCode, fields: &HeaderMap) -> Response<()> {
     };
     if let Some(age) = text(fields, header::AGE) {
         let digits = age.trim_end_matches(|last: char| last.is_ascii_alphabetic());
-        let digits = HeaderValue::from_str(digits).expect("a part of a valid value");
+        // RFC 9111, section 1.2.2: a number that is too large means 2^31.
+        let is_number = !digits.is_empty() && digits.bytes().all(|octet| octet.is_ascii_digit());
+        let digits = match digits.parse::<u32>() {
+            Err(_) if is_number => HeaderValue::from_static("2147483648"),
+            _ => HeaderValue::from_str(digits).expect("a part of a valid value"),
+        };
         fields.insert(header::AGE, digits);
     }
     // A date of RFC 1123 has single spaces.

@@ -3,6 +3,7 @@ mod live;
 mod streams;
 mod uploads;
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -54,6 +55,26 @@ async fn fetches_large_files_slice_by_slice() {
     assert_eq!(ranges, [0, 1_984_000, 3_968_000]);
     assert!(requests[1..].iter().all(|request| request.field("if-match") == Some("\"v1\"")));
     assert_eq!(network.origin.stats().slices, 3);
+}
+
+/// Whoever knows only the name of a version reads it, from any byte on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn version_is_read_by_its_name() {
+    let body = Arc::new(content(LARGE, 1));
+    let served = body.clone();
+    let server = Server::start(move |request| file(request, "\"v1\"", DATED, &served));
+    let network = Network::start(server.address).await;
+    let versioned = network.get("/large").await.versioned;
+    for start in [0, 1, 8000, 1_048_000, 2_500_000] {
+        let (consumer, versioned) = (network.consumer.clone(), versioned.clone());
+        let read = move || {
+            let mut reader = consumer.fetch_range(&versioned, start..u64::MAX).unwrap();
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).map(|_| read).map_err(|error| error.to_string())
+        };
+        let read = tokio::task::spawn_blocking(read).await.unwrap();
+        assert!(read.as_deref() == Ok(&body[start as usize..]), "{start}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
