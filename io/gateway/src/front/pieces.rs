@@ -493,6 +493,8 @@ impl Run {
             {
                 return;
             }
+            // While it waits, the piece may be evicted.
+            drop(piece);
             self.id = self.id.next();
             match self.next_piece().await {
                 Some(next) => piece = next,
