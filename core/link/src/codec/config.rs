@@ -38,6 +38,15 @@ pub struct HicnConfig {
     pub face: u64,
 }
 
+/// The discard prefix (RFC 6666): a tunnel does not route locators.
+const LOCATOR_DEFAULT: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
+
+impl Default for HicnConfig {
+    fn default() -> Self {
+        Self { locator: LOCATOR_DEFAULT, has_tokens: false, face: 0 }
+    }
+}
+
 /// Which header fields a face sends and accepts, and how packets are fragmented and reassembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecConfig {
