@@ -8,26 +8,25 @@ const NEXT_HEADER_TCP: u32 = 6;
 /// but the last must have an even length.
 pub(crate) fn checksum(source: Ipv6Addr, destination: Ipv6Addr, parts: &[&[u8]]) -> u16 {
     let len: usize = parts.iter().map(|part| part.len()).sum();
-    let mut sum = u64::from(NEXT_HEADER_TCP) + len as u64;
-    add(&mut sum, &source.octets());
-    add(&mut sum, &destination.octets());
+    let len = u32::try_from(len).expect("a packet is shorter than 4 GiB");
+    let mut sum = sum_of(&NEXT_HEADER_TCP.to_be_bytes()) + sum_of(&len.to_be_bytes());
+    sum += sum_of(&source.octets()) + sum_of(&destination.octets());
     for part in parts {
-        add(&mut sum, part);
+        sum += sum_of(part);
     }
     while sum > u64::from(u16::MAX) {
         sum = (sum & u64::from(u16::MAX)) + (sum >> 16);
     }
-    !(sum as u16)
+    // The sum has the byte order of this machine (RFC 1071, section 2).
+    !(sum as u16).to_be()
 }
 
-fn add(sum: &mut u64, octets: &[u8]) {
-    // Four octets at a time: the carries are folded at the end.
-    let mut chunks = octets.chunks_exact(4);
-    for chunk in &mut chunks {
-        *sum += u64::from(u32::from_be_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]));
-    }
+/// The sum of all 16-bit words in the byte order of this machine, whose carries are not folded yet.
+/// Four octets at a time, in a form that compilers turn into vector instructions.
+fn sum_of(octets: &[u8]) -> u64 {
+    let (chunks, remainder) = octets.as_chunks::<4>();
+    let sum: u64 = chunks.iter().map(|chunk| u64::from(u32::from_ne_bytes(*chunk))).sum();
     let mut rest = [0; 4];
-    let remainder = chunks.remainder();
     rest[..remainder.len()].copy_from_slice(remainder);
-    *sum += u64::from(u32::from_be_bytes(rest));
+    sum + u64::from(u32::from_ne_bytes(rest))
 }

@@ -1,13 +1,18 @@
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
-use weir_wire::{Component, Name, NameView, tlv};
+use weir_wire::{Name, NameView, tlv};
 
 /// The keyword at the start of hICN names in NDN packets.
 const KEYWORD: &[u8] = b"hicn";
 const ADDRESS_BYTES: usize = 16;
 /// Bytes of the address per component. Prefixes end between components.
 const GROUP_BYTES: usize = 2;
+const KEYWORD_COMPONENT: [u8; 6] = *b"\x20\x04hicn";
+/// Type and length of the component of a group.
+const GROUP_HEADER: [u8; 2] = [tlv::GENERIC_NAME_COMPONENT as u8, GROUP_BYTES as u8];
+const GROUP_SIZE: usize = GROUP_HEADER.len() + GROUP_BYTES;
+const GROUPS_SIZE: usize = GROUP_SIZE * ADDRESS_BYTES / GROUP_BYTES;
 
 /// The name of an hICN packet (draft-muscariello-intarea-hicn): an IPv6 address and a suffix.
 /// `docs/sockets.md` has its encoding as an NDN name.
@@ -38,38 +43,37 @@ impl HicnName {
 
     /// The hICN name carried by an NDN name, if any.
     pub fn from_name(name: NameView<'_>) -> Option<Self> {
-        const GROUPS: usize = ADDRESS_BYTES / GROUP_BYTES;
-        let mut components = name.components();
-        if name.component_count() != GROUPS + 2 || !components.next()?.is_keyword(KEYWORD) {
+        let (keyword, rest) = name.value().split_first_chunk()?;
+        let (groups, last) = rest.split_first_chunk::<GROUPS_SIZE>()?;
+        if *keyword != KEYWORD_COMPONENT {
             return None;
         }
         let mut address = [0; ADDRESS_BYTES];
-        for (group, component) in address.chunks_mut(GROUP_BYTES).zip(&mut components) {
-            let octets = <[u8; GROUP_BYTES]>::try_from(component.value).ok()?;
-            if !component.is_generic() {
+        for (octets, group) in address.chunks_exact_mut(GROUP_BYTES).zip(groups.as_chunks().0) {
+            let [typ, len, first, second] = *group;
+            if [typ, len] != GROUP_HEADER {
                 return None;
             }
-            group.copy_from_slice(&octets);
+            octets.copy_from_slice(&[first, second]);
         }
-        let last = components.next()?;
-        let suffix = u32::try_from(last.as_segment()?).ok()?;
+        let suffix = u32::try_from(tlv::segment(last)?).ok()?;
         // The packet has no room for the length of the number, so only the shortest form is valid.
-        (Component::segment(suffix.into()).as_view() == last)
-            .then_some(Self { address: address.into(), suffix })
+        let is_shortest = last.len() == 2 + tlv::nni_size(suffix.into());
+        is_shortest.then_some(Self { address: address.into(), suffix })
     }
 
     /// Appends the Name element.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
-        let suffix = tlv::encode_nni(self.suffix.into());
-        let value_len = 2 + KEYWORD.len() + (2 + GROUP_BYTES) * (ADDRESS_BYTES / GROUP_BYTES);
-        let value_len = value_len + 2 + suffix.len();
-        out.extend([tlv::NAME as u8, value_len as u8]);
-        out.extend([tlv::KEYWORD_NAME_COMPONENT as u8, KEYWORD.len() as u8]);
-        out.extend_from_slice(KEYWORD);
-        for group in self.address.octets().chunks(GROUP_BYTES) {
-            out.extend([tlv::GENERIC_NAME_COMPONENT as u8, GROUP_BYTES as u8]);
-            out.extend_from_slice(group);
+        let mut groups = [[0; GROUP_SIZE]; ADDRESS_BYTES / GROUP_BYTES];
+        for (group, octets) in groups.iter_mut().zip(self.address.octets().as_chunks().0) {
+            let ([typ, len], [first, second]) = (GROUP_HEADER, *octets);
+            *group = [typ, len, first, second];
         }
+        let suffix_size = 2 + tlv::nni_size(self.suffix.into());
+        let value_len = KEYWORD_COMPONENT.len() + GROUPS_SIZE + suffix_size;
+        out.extend_from_slice(&[tlv::NAME as u8, value_len as u8]);
+        out.extend_from_slice(&KEYWORD_COMPONENT);
+        out.extend_from_slice(groups.as_flattened());
         self.write_suffix(out);
     }
 
