@@ -172,7 +172,7 @@ def hot(bench):
 
 
 def read_with_curl(port, path):
-    """Returns the rate of one download in GB/s and its time to the first byte."""
+    """Returns the rate of one download in GB/s and the bytes received."""
     need("curl")
     command = ["curl", "-s", "-o", os.devnull, "--noproxy", "*", "-w", "%{json}"]
     done = subprocess.run(

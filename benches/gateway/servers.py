@@ -243,7 +243,6 @@ def nginx_origin(folder, www, port=None, name="origin"):
     default_type application/octet-stream;
     server {{
         listen 127.0.0.1:{port};
-        listen 127.0.0.1:{free_port()} http2;
         root {www};
         expires 1h;
         location / {{ try_files $uri /object =404; }}
@@ -407,6 +406,7 @@ ORIGIN = """
 prefix = "PREFIX"
 url = "URL"
 buffer = "MEMORYMiB"
+vary = VARY
 METHODS
 """
 
@@ -419,10 +419,9 @@ def weir(folder, origins, options):
     port = free_port()
     memory = str(options.get("memory_megabytes", 256))
     has_uploads, tls = options.get("uploads"), options.get("tls")
-    disk = options.get("disk_megabytes")
+    disk, vary = options.get("disk_megabytes"), json.dumps(options.get("vary", []))
     router = ROUTER.replace("DIR", folder).replace("DISK", str(disk)) if disk else ""
     front = FRONT.replace("PORT", str(port)).replace("IDLE", str(IDLE_S))
-    front = front.replace("VARY", json.dumps(options.get("vary", [])))
     front = front.replace("UPLOADS", 'uploads = "/uploads"' if has_uploads else "")
     front += FRONT_TLS.format(*tls) if tls else ""
     origin = 'router = "unix://DIR/router.sock"\n'
@@ -432,7 +431,8 @@ def weir(folder, origins, options):
     methods = 'methods = ["PUT", "POST", "DELETE"]'
     origin = origin.replace("METHODS", methods if has_uploads else "")
     front, origin = (
-        text.replace("DIR", folder).replace("MEMORY", memory) for text in (front, origin)
+        text.replace("DIR", folder).replace("MEMORY", memory).replace("VARY", vary)
+        for text in (front, origin)
     )
     server = Server("Weir", folder, port)
     server.has_tls = bool(tls)

@@ -144,6 +144,51 @@ fn browser_reads_named_files() {
     assert_eq!(front.get("none").status(), 404);
 }
 
+/// Where the query is a part of names, directories have none in theirs.
+#[test]
+fn directory_is_listed_for_query() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    host.write("site/sub/text.txt", b"text");
+    let site = host.path("site");
+    let _put = router.put(&[site.to_str().unwrap(), "/web"]);
+    let (_process, front) = Front::start(&host, &router.unix(), &["--prefix", "/web", "--query"]);
+    for path in ["sub/", "sub/?sort=name"] {
+        let listing = front.get(path);
+        let text = String::from_utf8(listing.body).unwrap();
+        assert!(text.contains("text%2Etxt"), "{path}: {text}");
+    }
+    assert_eq!(front.get("sub/text.txt?x").status(), 404);
+}
+
+/// Signers are those that front and origin see first. A long answer is an object of its own.
+#[test]
+fn uploads_reach_the_server() {
+    let server = HttpServer::start(|request, stream| {
+        let len = if request.target == "/long" { 100_000 } else { 10 };
+        reply(stream, "200 OK", "Cache-Control: max-age=60\r\n", &octets(len));
+    });
+    let host = Host::new();
+    let router = Router::start(&host);
+    let configuration = format!(
+        "[front]\nlisten = [\"127.0.0.1:0\"]\nuploads = \"/front\"\n\
+         [[front.host]]\nprefix = \"/web\"\n\
+         [[origin]]\nprefix = \"/web\"\nurl = \"{}\"\nmethods = [\"POST\"]\n",
+        server.url()
+    );
+    let file = host.write("gateway.toml", configuration.as_bytes());
+    let process = router.spawn(&["gateway", "run", "-c", file.to_str().unwrap(), "--json"]);
+    let url = process.json_line()["urls"][0].as_str().expect("a URL").to_owned();
+    let front = Front { url };
+    for (path, len) in [("short", 10), ("long", 100_000)] {
+        let answer = front.request("POST", path, &[]);
+        assert_eq!((answer.status(), answer.body.len()), (200, len), "{path}");
+        assert!(answer.body == octets(len) && !answer.is_broken, "{path}");
+    }
+    let posts = server.requests().iter().filter(|request| request.method == "POST").count();
+    assert_eq!(posts, 2, "each request is sent once");
+}
+
 /// `/v=N` is a version: it is found by its number, and never changes.
 #[test]
 fn version_in_url_is_immutable() {

@@ -9,8 +9,8 @@ pub use policy::{
     TrustedSigner,
 };
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_wire::{DataView, KeyLocatorView, Name, NameView, SignatureInfoView};
@@ -58,9 +58,10 @@ pub enum TrustError {
 }
 
 /// A trusted certificate, and the verifier of its key.
+#[derive(Clone)]
 pub struct TrustedKey {
     certificate: Certificate,
-    verifier: Box<dyn Verifier>,
+    verifier: Arc<dyn Verifier>,
     /// Number of certificates from an anchor to this one; 0 for an anchor.
     depth: u8,
 }
@@ -93,7 +94,7 @@ impl TrustedKey {
 /// A packet is trusted if one of these keys signed it and the key's certificate is valid at that
 /// time. In addition, the identity of the certificate must be a prefix of the packet's name (the
 /// hierarchical rule).
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Anchors {
     anchors: Vec<TrustedKey>,
     intermediates: Vec<TrustedKey>,
@@ -259,7 +260,7 @@ fn trusted_key(
     depth: u8,
 ) -> Result<TrustedKey, TrustError> {
     match factory.verifier_from_spki(certificate.public_key()) {
-        Some(verifier) => Ok(TrustedKey { certificate, verifier, depth }),
+        Some(verifier) => Ok(TrustedKey { certificate, verifier: verifier.into(), depth }),
         None => Err(TrustError::UnusableKey(certificate.name().to_name())),
     }
 }

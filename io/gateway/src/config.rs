@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
+use weir_http::TlsFiles;
 use weir_wire::Name;
 
 const fn s(s: u64) -> Time {
@@ -35,7 +36,7 @@ pub struct FrontConfig {
     pub listen: Vec<SocketAddr>,
     /// Where `/metrics` and `/health` are served.
     pub status: Option<SocketAddr>,
-    pub tls: Option<TlsConfig>,
+    pub tls: Option<TlsFiles>,
     /// Serve HTTP/3 at the same addresses. It needs TLS.
     pub http3: bool,
     /// The hosts that are served; if empty, every host with the prefix `/`.
@@ -85,15 +86,6 @@ impl Default for FrontConfig {
             trust_anchors: Vec::new(),
         }
     }
-}
-
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsConfig {
-    /// Certificate chain (PEM).
-    pub certificate: PathBuf,
-    /// Private key (PEM).
-    pub key: PathBuf,
 }
 
 /// A host of the front, and the names that its URLs denote.
@@ -161,6 +153,9 @@ pub struct OriginConfig {
     /// Methods that are passed to the server: `PUT`, `POST`, `DELETE`.
     #[serde(default)]
     pub methods: Vec<String>,
+    /// Request headers that names may carry to the server: those that its responses name in `Vary`.
+    #[serde(default)]
+    pub vary: Vec<String>,
 }
 
 fn default_buffer() -> Size {
@@ -201,6 +196,7 @@ impl OriginConfig {
             requests_max: default_requests_max(),
             unsized_max: default_unsized_max(),
             methods: Vec::new(),
+            vary: Vec::new(),
         }
     }
 }

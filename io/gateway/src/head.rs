@@ -14,6 +14,8 @@
 //! The metadata of an upload have a [`RequestHead`]: `Method` and fields. The answer to an upload
 //! is an [`UploadAnswer`]: the elements of a response head, and `Body` or `BodyName`.
 
+use std::time::Duration;
+
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use weir_wire::tlv::{self, Reader, Writer};
@@ -31,6 +33,15 @@ const BODY_NAME: u32 = 143;
 /// Upper bound of bytes of an encoded head. With a name and a certificate it must fit into a
 /// packet.
 pub(crate) const HEAD_BYTES_MAX: usize = 5000;
+
+/// How long an origin may take for an upload, with the fetch of its body. Fronts must wait for
+/// longer: they would else report a failure for a request that still has its effect. Tests
+/// do not wait so long.
+pub(crate) const UPLOAD_TIME: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 25 });
+
+/// Directives with which a stale response must not be used (RFC 9111, section 4.2.4).
+const NEVER_STALE: [&str; 6] =
+    ["must-revalidate", "proxy-revalidate", "s-maxage", "no-cache", "no-store", "private"];
 
 /// Fields that describe one connection, or that the gateway makes itself. `Set-Cookie` is for one
 /// client, but the response is for all.
@@ -120,11 +131,22 @@ impl ResponseHead {
         Ok(head)
     }
 
-    /// Milliseconds of freshness left.
-    pub(crate) fn fresh_ms(&self, now_ms: u64) -> u64 {
+    /// Milliseconds of freshness left. It was requested `elapsed` ago by the local clock: if the
+    /// producer's clock is ahead, it must not stay fresh for longer than the producer said.
+    pub(crate) fn fresh_ms_after(&self, now_ms: u64, elapsed: Duration) -> u64 {
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let until = self.received_ms.saturating_add(self.lifetime_ms);
-        // A clock that is ahead must not keep it fresh for longer than the producer said.
-        until.saturating_sub(now_ms).min(self.lifetime_ms)
+        until.saturating_sub(now_ms).min(self.lifetime_ms.saturating_sub(elapsed_ms))
+    }
+
+    /// Whether the server forbids to use it when it is stale.
+    pub(crate) fn forbids_stale(&self) -> bool {
+        let values = self.fields.get_all(header::CACHE_CONTROL).iter();
+        let mut directives = values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .map(|part| part.split('=').next().unwrap_or_default().trim().to_ascii_lowercase());
+        directives.any(|name| NEVER_STALE.contains(&&name[..]))
     }
 
     /// Its age in seconds (RFC 9111, section 4.2.3).
@@ -301,8 +323,35 @@ mod tests {
         let head = head();
         for (after_ms, fresh_ms, age_s) in [(0, 5000, 7), (4000, 1000, 11), (6000, 0, 13)] {
             let now_ms = head.received_ms + after_ms;
-            assert_eq!((head.fresh_ms(now_ms), head.age_s(now_ms)), (fresh_ms, age_s));
+            let fresh = head.fresh_ms_after(now_ms, Duration::ZERO);
+            assert_eq!((fresh, head.age_s(now_ms)), (fresh_ms, age_s));
         }
-        assert_eq!(head.fresh_ms(head.received_ms - 60_000), 5000);
+    }
+
+    #[test]
+    fn clock_ahead_does_not_prolong_freshness() {
+        let head = head();
+        let now_ms = head.received_ms - 3_600_000;
+        for (elapsed_s, fresh_ms) in [(0, 5000), (4, 1000), (6, 0)] {
+            let elapsed = Duration::from_secs(elapsed_s);
+            let fresh = head.fresh_ms_after(now_ms + elapsed_s * 1000, elapsed);
+            assert_eq!(fresh, fresh_ms, "{elapsed_s}");
+        }
+    }
+
+    #[test]
+    fn strict_responses_are_never_stale() {
+        let forbids_stale = |value: &'static str| {
+            let mut head = ResponseHead::new(StatusCode::OK, 0);
+            head.fields.append("cache-control", HeaderValue::from_static("public"));
+            head.fields.append("cache-control", HeaderValue::from_static(value));
+            head.forbids_stale()
+        };
+        assert!(!forbids_stale("max-age=1, x-private"));
+        for value in
+            ["Must-Revalidate", "max-age=5, no-cache", "s-maxage=1", "private", "no-cache=\"a\""]
+        {
+            assert!(forbids_stale(value), "{value}");
+        }
     }
 }

@@ -7,6 +7,6 @@ mod head;
 mod names;
 mod origin;
 
-pub use config::{FrontConfig, GatewayConfig, HostConfig, OriginConfig, TlsConfig};
+pub use config::{FrontConfig, GatewayConfig, HostConfig, OriginConfig};
 pub use front::{Front, FrontError};
 pub use origin::{Origin, OriginError, OriginStats};

@@ -8,9 +8,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use serde::Deserialize;
 
-/// The files of a TLS server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The files of a TLS server (PEM).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TlsFiles {
     /// The server certificate, followed by intermediate certificates.
     pub certificate: PathBuf,

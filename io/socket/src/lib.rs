@@ -18,8 +18,8 @@ pub use fetch::{
 };
 pub use object::{OpenFiles, Published};
 pub use publish::{
-    Label, ObjectStore, PublishError, PublishOptions, ServeProblem, SigningMode, SlicedObject,
-    Update, Updates, publish_file, publish_listing, publish_octets, serve,
+    Label, ObjectStore, PublishError, PublishOptions, ServeProblem, SignedSlice, SigningMode,
+    SlicedObject, Update, Updates, publish_file, publish_listing, publish_octets, serve,
 };
 pub use repository::{
     AdoptedObjects, HandOver, LoadReport, PutOptions, PutResult, Repository, RepositoryError,

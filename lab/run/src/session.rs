@@ -360,6 +360,8 @@ pub struct PaperOptions {
     pub arm: Option<Arm>,
     /// Only claims about these scenarios; all if empty.
     pub scenarios: Vec<String>,
+    /// Replaces the seeds of all scenarios. Results then have no confidence intervals.
+    pub seed: Option<u64>,
     /// The folder for results; `None` means one named after the paper.
     pub out: Option<PathBuf>,
 }
@@ -373,6 +375,7 @@ pub struct PaperSession {
     paper: Paper,
     size: Size,
     arm: Option<Arm>,
+    seed: Option<u64>,
     command: String,
     commit: String,
 }
@@ -399,10 +402,12 @@ impl PaperSession {
             paper: paper.clone(),
             size: order.size,
             arm: order.arm,
+            seed: order.seed,
             command: format!(
-                "weir lab reproduce {}{}",
+                "weir lab reproduce {}{}{}",
                 order.reference,
-                if order.size == Size::Smoke { " --smoke" } else { "" }
+                if order.size == Size::Smoke { " --smoke" } else { "" },
+                order.seed.map(|seed| format!(" --seed {seed}")).unwrap_or_default(),
             ),
             commit: program.commit.clone(),
         };
@@ -451,7 +456,7 @@ impl PaperSession {
                 Folder::Embedded(..) => format!("{}/{id}", paper.id),
             },
             size: self.size,
-            seed: None,
+            seed: self.seed,
             arm: Some(arm),
             out: Some(self.folder.join(format!("{id}{suffix}"))),
         };

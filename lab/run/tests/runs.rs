@@ -232,6 +232,7 @@ fn papers_match_expected_smoke_verdicts() {
             size: Size::Smoke,
             arm: Some(Arm::Sim),
             scenarios: Vec::new(),
+            seed: None,
             out: Some(out.path().to_path_buf()),
         };
         let paper = PaperSession::new(&order, &program("c")).expect("claims");

@@ -12,9 +12,8 @@ use sd_notify::NotifyState;
 use signal_hook::iterator::Signals;
 use weir_base::units::Size;
 use weir_face::FaceUri;
-use weir_gateway::{
-    Front, FrontConfig, GatewayConfig, HostConfig, Origin, OriginConfig, TlsConfig,
-};
+use weir_gateway::{Front, FrontConfig, GatewayConfig, HostConfig, Origin, OriginConfig};
+use weir_http::TlsFiles;
 use weir_socket::{Identity, Session, SessionConfig};
 use weir_wire::Name;
 
@@ -156,7 +155,7 @@ impl FrontArgs {
         FrontConfig {
             listen: self.listen.clone(),
             status: self.status,
-            tls: tls.map(|(certificate, key)| TlsConfig { certificate, key }),
+            tls: tls.map(|(certificate, key)| TlsFiles { certificate, key, clients: None }),
             http3: self.http3,
             hosts: vec![HostConfig {
                 prefix: self.prefix.clone(),
@@ -234,7 +233,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 /// A running gateway.
 struct Running {
-    front: Option<(Front, GatewayTrust, &'static str)>,
+    /// With the scheme of its URLs.
+    front: Option<(Front, &'static str)>,
     origins: Vec<Origin>,
     prefixes: Vec<(String, String)>,
 }
@@ -258,9 +258,10 @@ async fn start(
     for origin in config.origins {
         let identity = identity.clone().expect("origins have a key");
         let (prefix, url) = (origin.prefix.to_string(), origin.url.clone());
+        let senders = trust.for_names_below(&Name::new());
         let started = match origin.methods.is_empty() {
             true => Origin::start(session, identity, origin).await,
-            false => Origin::start_with_uploads(session, identity, origin, trust.clone()).await,
+            false => Origin::start_with_uploads(session, identity, origin, senders).await,
         };
         origins.push(started.with_context(|| format!("cannot serve {prefix}"))?);
         prefixes.push((prefix, url));
@@ -268,8 +269,8 @@ async fn start(
     let front = match config.front {
         Some(config) => {
             let scheme = if config.tls.is_some() { "https" } else { "http" };
-            let front = Front::start(session, trust.clone(), identity, config).await?;
-            Some((front, trust, scheme))
+            let trust_of = move |object: &Name| trust.for_names_below(object);
+            Some((Front::start(session, trust_of, identity, config).await?, scheme))
         }
         None => None,
     };
@@ -281,7 +282,7 @@ impl Running {
         let urls: Vec<String> = self
             .front
             .iter()
-            .flat_map(|(front, _, scheme)| {
+            .flat_map(|(front, scheme)| {
                 front.addresses().iter().map(move |address| format!("{scheme}://{address}/"))
             })
             .collect();
@@ -303,9 +304,8 @@ impl Running {
     }
 
     async fn stop(self) {
-        if let Some((front, trust, _)) = self.front {
+        if let Some((front, _)) = self.front {
             front.stop().await;
-            trust.remember();
         }
         drop(self.origins);
     }

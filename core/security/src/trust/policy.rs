@@ -91,7 +91,7 @@ pub enum Advice {
 }
 
 /// The keys of a user, and the certificates that the user keeps.
-pub trait KeySource: Send {
+pub trait KeySource: Send + Sync {
     /// The certificate of the user's own key with this name, if there is one.
     fn own_certificate(&self, name: &Name) -> Option<Certificate>;
 
@@ -188,7 +188,7 @@ pub struct TrustPolicy {
     needs_anchor: bool,
     allows_unsigned: bool,
     known: KnownSigners,
-    keys: Option<Box<dyn KeySource>>,
+    keys: Option<Arc<dyn KeySource>>,
     factory: &'static (dyn VerifierFactory + Sync),
     /// The last lookup of a user's own certificate. The signers of many objects have the same name.
     own: Option<(Name, Option<Certificate>)>,
@@ -207,7 +207,7 @@ impl TrustPolicy {
         anchors: Anchors,
         needs_anchor: bool,
         known: KnownSigners,
-        keys: Option<Box<dyn KeySource>>,
+        keys: Option<Arc<dyn KeySource>>,
         factory: &'static (dyn VerifierFactory + Sync),
     ) -> Self {
         let (fetched, answered, signers) = (Vec::new(), Vec::new(), Vec::new());
@@ -224,6 +224,23 @@ impl TrustPolicy {
             fetched,
             fetch_results: answered,
             signers,
+        }
+    }
+
+    /// A policy with the same settings, for other names: it has not decided about a signer yet.
+    pub fn restarted(&self) -> Self {
+        Self {
+            anchors: self.anchors.clone(),
+            needs_anchor: self.needs_anchor,
+            allows_unsigned: self.allows_unsigned,
+            known: self.known.clone(),
+            keys: self.keys.clone(),
+            factory: self.factory,
+            own: None,
+            verifier: None,
+            fetched: Vec::new(),
+            fetch_results: Vec::new(),
+            signers: Vec::new(),
         }
     }
 
@@ -448,7 +465,10 @@ impl TrustPolicy {
         self.refuse_second_signer(data.name, &digest, basis)?;
         // Recorded although this packet may be forged in its name, so each signer is decided only
         // once.
-        self.signers.push(TrustedSigner { name: Some(name), key_digest: Some(digest), basis });
+        let signer = TrustedSigner { name: Some(name), key_digest: Some(digest), basis };
+        if !self.signers.contains(&signer) {
+            self.signers.push(signer);
+        }
         Ok(verifier)
     }
 

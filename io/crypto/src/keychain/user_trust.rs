@@ -1,6 +1,7 @@
 //! Which signers the user of a key chain trusts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use weir_security::trust::{
     Anchors, KeySource, KnownSigners, NeededPacket, Trust, TrustBasis, TrustDecision, TrustPolicy,
@@ -60,9 +61,14 @@ impl UserTrust {
             anchors.add(certificate, &PROVIDER)?;
         }
         let needs_anchor = !anchor_files.is_empty();
-        let keys = chain.clone().map(|chain| Box::new(chain) as Box<dyn KeySource>);
+        let keys = chain.clone().map(|chain| Arc::new(chain) as Arc<dyn KeySource>);
         let policy = TrustPolicy::new(anchors, needs_anchor, known, keys, &PROVIDER);
         Ok(Self { root, chain, policy })
+    }
+
+    /// Trust for the names below `root`, with the settings that were read for this one.
+    pub fn for_names_below(&self, root: Name) -> Self {
+        Self { root, chain: self.chain.clone(), policy: self.policy.restarted() }
     }
 
     pub fn policy(&mut self) -> &mut TrustPolicy {
@@ -214,6 +220,23 @@ mod tests {
         assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &one), Ok(TrustBasis::FirstUse));
         let refused = trust_reason(&mut trust, "/a/f/v=1/seg=1", &other).unwrap_err();
         assert_eq!(refused.advice, Some(Advice::NameAnchors));
+    }
+
+    #[test]
+    fn signer_of_one_object_does_not_bind_another() {
+        let user = TestUser::new();
+        let (one, other) = (user.unknown_signer("/one"), user.unknown_signer("/other"));
+        let all = user.trust("/");
+        let mut of_a = all.for_names_below("/a".parse().unwrap());
+        let mut of_b = all.for_names_below("/b".parse().unwrap());
+        assert_eq!(trust_reason(&mut of_a, "/a/v=1", &one), Ok(TrustBasis::FirstUse));
+        assert_eq!(trust_reason(&mut of_b, "/b/v=1", &other), Ok(TrustBasis::FirstUse));
+        assert!(trust_reason(&mut of_a, "/a/v=2", &other).is_err());
+        for version in 2..20 {
+            let name = format!("/a/v={version}");
+            assert_eq!(trust_reason(&mut of_a, &name, &one), Ok(TrustBasis::FirstUse));
+        }
+        assert_eq!(of_a.policy.signers.len(), 1);
     }
 
     #[test]

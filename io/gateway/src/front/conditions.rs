@@ -3,11 +3,10 @@
 use std::ops::Range;
 
 use headers::{
-    ETag, HeaderMapExt as _, IfMatch, IfModifiedSince, IfNoneMatch, IfRange, IfUnmodifiedSince,
-    LastModified,
+    ETag, HeaderMapExt as _, IfMatch, IfModifiedSince, IfNoneMatch, IfUnmodifiedSince, LastModified,
 };
 use http::Method;
-use http::header::{self, HeaderMap};
+use http::header::{self, HeaderMap, HeaderName};
 use http_range_header::{SyntacticallyCorrectRange, parse_range_header};
 
 /// Upper bound of ranges in a request. More would cost more than the whole.
@@ -22,13 +21,14 @@ pub(super) enum Outcome {
     PreconditionFailed,
 }
 
-/// Evaluates the conditions of a request (RFC 9110, section 13.2.2). `head` are the fields of the
-/// response.
+/// Evaluates the conditions of a request for an object that exists (RFC 9110, section 13.2.2).
+/// `head` are the fields of the response.
 pub(super) fn evaluate(method: &Method, request: &HeaderMap, head: &HeaderMap) -> Outcome {
     let etag = head.typed_get::<ETag>();
     let modified = head.typed_get::<LastModified>();
     if let Some(condition) = request.typed_get::<IfMatch>() {
-        if !etag.as_ref().is_some_and(|etag| condition.precondition_passes(etag)) {
+        let matches = etag.as_ref().is_some_and(|etag| condition.precondition_passes(etag));
+        if !matches && !condition.is_any() {
             return Outcome::PreconditionFailed;
         }
     } else if let (Some(condition), Some(modified)) =
@@ -39,7 +39,10 @@ pub(super) fn evaluate(method: &Method, request: &HeaderMap, head: &HeaderMap) -
     }
     let is_read = method == Method::GET || method == Method::HEAD;
     if let Some(condition) = request.typed_get::<IfNoneMatch>() {
-        let passes = etag.as_ref().is_none_or(|etag| condition.precondition_passes(etag));
+        let passes = match &etag {
+            Some(etag) => condition.precondition_passes(etag),
+            None => condition != IfNoneMatch::any(),
+        };
         return match (passes, is_read) {
             (true, _) => Outcome::Full,
             (false, true) => Outcome::NotModified,
@@ -54,9 +57,9 @@ pub(super) fn evaluate(method: &Method, request: &HeaderMap, head: &HeaderMap) -
     }
 }
 
-/// The bytes that a request wants.
+/// The bytes that a request selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ByteSelection {
     All,
     Ranges(Vec<Range<u64>>),
     /// No range lies within the content.
@@ -65,26 +68,32 @@ pub(super) enum Wanted {
 
 /// The ranges of a request for content of `size` bytes. A malformed field is ignored, as RFC 9110,
 /// section 14.2, requires.
-pub(super) fn wanted(request: &HeaderMap, head: &HeaderMap, size: u64) -> Wanted {
+pub(super) fn select_bytes(request: &HeaderMap, head: &HeaderMap, size: u64) -> ByteSelection {
     let Some(text) = request.get(header::RANGE).and_then(|value| value.to_str().ok()) else {
-        return Wanted::All;
+        return ByteSelection::All;
     };
-    if let Some(condition) = request.typed_get::<IfRange>() {
-        let (etag, modified) = (head.typed_get::<ETag>(), head.typed_get::<LastModified>());
-        if condition.is_modified(etag.as_ref(), modified.as_ref()) {
-            return Wanted::All;
-        }
+    if !if_range_passes(request, head) {
+        return ByteSelection::All;
     }
-    let Ok(parsed) = parse_range_header(text) else { return Wanted::All };
+    let Ok(parsed) = parse_range_header(text) else { return ByteSelection::All };
     let parsed = parsed.into_ranges();
     let ranges: Vec<Range<u64>> = parsed.iter().filter_map(|range| resolve(range, size)).collect();
     // More bytes than the whole are an attack or an error.
     let total = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
     match ranges.len() {
-        0 => Wanted::NotSatisfiable,
-        1..=RANGES_MAX if total <= size => Wanted::Ranges(ranges),
-        _ => Wanted::All,
+        0 => ByteSelection::NotSatisfiable,
+        1..=RANGES_MAX if total <= size => ByteSelection::Ranges(ranges),
+        _ => ByteSelection::All,
     }
+}
+
+/// Whether `If-Range` permits a partial response: the same strong entity tag, or exactly the same
+/// date (RFC 9110, section 13.1.5).
+fn if_range_passes(request: &HeaderMap, head: &HeaderMap) -> bool {
+    let Some(condition) = request.get(header::IF_RANGE) else { return true };
+    let is_weak = condition.as_bytes().starts_with(b"W/");
+    let matches = |name: HeaderName| head.get(name) == Some(condition);
+    !is_weak && matches(header::ETAG) || matches(header::LAST_MODIFIED)
 }
 
 fn resolve(range: &SyntacticallyCorrectRange, size: u64) -> Option<Range<u64>> {
@@ -138,10 +147,43 @@ mod tests {
     }
 
     #[test]
+    fn any_matches_without_entity_tag() {
+        for head in [fields(&[]), fields(&[("last-modified", NOW)])] {
+            for (request, outcome) in [
+                (("if-match", "*"), Outcome::Full),
+                (("if-match", "\"a\""), Outcome::PreconditionFailed),
+                (("if-none-match", "*"), Outcome::NotModified),
+                (("if-none-match", "\"a\""), Outcome::Full),
+            ] {
+                let request = fields(&[request]);
+                assert_eq!(evaluate(&Method::GET, &request, &head), outcome, "{request:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn if_range_wants_exact_match() {
+        for (tag, condition, is_partial) in [
+            ("\"a\"", NOW, true),
+            ("\"a\"", LATER, false),
+            ("\"a\"", EARLIER, false),
+            ("\"a\"", "\"a\"", true),
+            ("\"a\"", "\"b\"", false),
+            ("W/\"a\"", "W/\"a\"", false),
+            ("W/\"a\"", "\"a\"", false),
+        ] {
+            let head = fields(&[("etag", tag), ("last-modified", NOW)]);
+            let request = fields(&[("range", "bytes=0-0"), ("if-range", condition)]);
+            let selection = select_bytes(&request, &head, 100);
+            assert_eq!(selection != ByteSelection::All, is_partial, "{tag} {condition}");
+        }
+    }
+
+    #[test]
     fn ranges_are_resolved() {
         let head = fields(&[("etag", "\"a\"")]);
         let ranges = |ranges: &[(u64, u64)]| {
-            Wanted::Ranges(ranges.iter().map(|&(start, end)| start..end).collect())
+            ByteSelection::Ranges(ranges.iter().map(|&(start, end)| start..end).collect())
         };
         for (text, expected) in [
             ("bytes=0-0", ranges(&[(0, 1)])),
@@ -150,20 +192,20 @@ mod tests {
             ("bytes=-1000", ranges(&[(0, 100)])),
             ("bytes=50-1000", ranges(&[(50, 100)])),
             ("bytes=0-0, 200-, 99-", ranges(&[(0, 1), (99, 100)])),
-            ("bytes=100-", Wanted::NotSatisfiable),
-            ("bytes=-0", Wanted::NotSatisfiable),
-            ("bytes=9223372036854775808-", Wanted::NotSatisfiable),
+            ("bytes=100-", ByteSelection::NotSatisfiable),
+            ("bytes=-0", ByteSelection::NotSatisfiable),
+            ("bytes=9223372036854775808-", ByteSelection::NotSatisfiable),
             ("bytes=0-18446744073709551615", ranges(&[(0, 100)])),
-            ("bytes=5-1", Wanted::All),
+            ("bytes=5-1", ByteSelection::All),
             ("bytes=0-99999999999999999999", ranges(&[(0, 100)])),
-            ("lines=0-1", Wanted::All),
-            ("bytes=a-b", Wanted::All),
+            ("lines=0-1", ByteSelection::All),
+            ("bytes=a-b", ByteSelection::All),
         ] {
-            assert_eq!(wanted(&fields(&[("range", text)]), &head, 100), expected, "{text}");
+            assert_eq!(select_bytes(&fields(&[("range", text)]), &head, 100), expected, "{text}");
         }
         let changed = fields(&[("range", "bytes=0-0"), ("if-range", "\"b\"")]);
-        assert_eq!(wanted(&changed, &head, 100), Wanted::All);
+        assert_eq!(select_bytes(&changed, &head, 100), ByteSelection::All);
         let same = fields(&[("range", "bytes=0-0"), ("if-range", "\"a\"")]);
-        assert_eq!(wanted(&same, &head, 100), ranges(&[(0, 1)]));
+        assert_eq!(select_bytes(&same, &head, 100), ranges(&[(0, 1)]));
     }
 }

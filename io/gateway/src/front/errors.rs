@@ -14,16 +14,22 @@ pub(super) struct Failure {
     reason: String,
     /// The methods that the resource has.
     allow: Option<&'static str>,
+    /// How to authenticate (RFC 6750, section 3).
+    challenge: Option<&'static str>,
 }
 
 impl Failure {
     pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into(), allow: None }
+        Self { status, reason: reason.into(), allow: None, challenge: None }
     }
 
     pub(super) fn method(allow: &'static str) -> Self {
         let reason = format!("this method is not served here; use one of {allow}");
         Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, reason) }
+    }
+
+    pub(super) fn unauthorized(challenge: &'static str, reason: &str) -> Self {
+        Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, reason) }
     }
 
     pub(super) fn response(&self) -> Response<Body> {
@@ -36,15 +42,11 @@ impl Failure {
         if let Some(allow) = self.allow {
             fields.insert(header::ALLOW, HeaderValue::from_static(allow));
         }
-        match self.status {
-            StatusCode::UNAUTHORIZED => {
-                let bearer = HeaderValue::from_static("Bearer");
-                fields.insert(header::WWW_AUTHENTICATE, bearer);
-            }
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            _ => {}
+        if let Some(challenge) = self.challenge {
+            fields.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+        }
+        if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&self.status) {
+            fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
     }

@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 use http::header::{self, HeaderValue};
 use http::{HeaderName, StatusCode};
 use lru::LruCache;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant as Deadline, timeout_at};
 use weir_face::unix_time_ms;
-use weir_socket::{Consumer, SocketError};
+use weir_socket::{Consumer, ConsumerOptions, SocketError};
 use weir_transport::Metadata;
 use weir_wire::Name;
+use weir_wire::tlv::KEYWORD_NAME_COMPONENT;
 
+use super::consumers::Consumers;
 use super::fields::words;
 use crate::head::ResponseHead;
 
@@ -22,7 +26,7 @@ const HEADS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not 0");
 /// A head that left its producer at most this long before the request came from the producer, not
 /// from a store.
 const FROM_ORIGIN_MS: u64 = 50;
-/// How long after its end a store may still hold a head for fresh: its clock began with the arrival
+/// How long after its end a store may still count a head as fresh: its clock began with the arrival
 /// of the packet.
 const STALE_GRACE_MS: u64 = 2000;
 
@@ -36,7 +40,7 @@ pub(super) enum HeadSource {
 }
 
 /// A version, and the head of its response.
-pub(super) struct Found {
+pub(super) struct FoundVersion {
     pub(super) metadata: Arc<Metadata>,
     pub(super) head: ResponseHead,
     /// Whether the producer stated the head. If not, it is made from the metadata.
@@ -45,8 +49,8 @@ pub(super) struct Found {
     requested: Instant,
 }
 
-impl Found {
-    fn new(metadata: Metadata, requested: Instant) -> Result<Self, SocketError> {
+impl FoundVersion {
+    pub(super) fn new(metadata: Metadata, requested: Instant) -> Result<Self, SocketError> {
         let (head, is_http) = match &metadata.http_head {
             Some(octets) => match ResponseHead::decode(octets) {
                 Ok(head) => (head, true),
@@ -57,10 +61,16 @@ impl Found {
         Ok(Self { metadata: Arc::new(metadata), head, is_http, requested })
     }
 
-    /// Whether it comes from a store, is stale, and must not be used like this.
-    fn is_forbidden(&self, now_ms: u64) -> bool {
+    /// Whether it may be used without asking.
+    fn is_fresh(&self, now_ms: u64) -> bool {
+        self.head.fresh_ms_after(now_ms, self.requested.elapsed()) > 0
+    }
+
+    /// Whether it looks like a stale copy of a store. The clock of its origin may differ from this
+    /// one, so this is only a hint.
+    fn seems_stale(&self, now_ms: u64) -> bool {
         let end_ms = self.head.received_ms.saturating_add(self.head.lifetime_ms);
-        end_ms.saturating_add(STALE_GRACE_MS) < now_ms && self.is_http && self.forbids_stale()
+        end_ms.saturating_add(STALE_GRACE_MS) < now_ms
     }
 
     /// Whether it may be used now, while it is validated in the background (RFC 5861).
@@ -72,24 +82,10 @@ impl Found {
         let end_ms = self.head.received_ms.saturating_add(self.head.lifetime_ms);
         seconds.next().is_some_and(|seconds| {
             self.head.lifetime_ms > 0
+                && !self.head.forbids_stale()
                 && now_ms < end_ms.saturating_add(seconds.saturating_mul(1000))
         })
     }
-
-    /// Whether the producer forbids to use it when it is stale.
-    fn forbids_stale(&self) -> bool {
-        const WORDS: [&str; 5] =
-            ["must-revalidate", "proxy-revalidate", "no-cache", "no-store", "s-maxage"];
-        let values = self.head.fields.get_all(header::CACHE_CONTROL).iter();
-        values.filter_map(|value| value.to_str().ok()).any(|value| {
-            let mut words = value.split(',').map(str::trim);
-            words.any(|word| WORDS.iter().any(|stop| starts_with_word(word, stop)))
-        })
-    }
-}
-
-fn starts_with_word(text: &str, word: &str) -> bool {
-    text.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
 }
 
 /// The head for an object that is no HTTP response, such as a file of `weir put`.
@@ -120,30 +116,59 @@ fn head_of_object(metadata: &Metadata) -> ResponseHead {
     head
 }
 
+/// A request for a head that failed.
+struct HeadFailure {
+    requested: Instant,
+    ended: Instant,
+    error: SocketError,
+}
+
+impl HeadFailure {
+    /// Whether it answers a request, too: one that has waited for it, or, with `must_ask`, one that
+    /// arrived before it began.
+    fn answers(&self, arrival: Instant, must_ask: bool) -> bool {
+        arrival <= if must_ask { self.requested } else { self.ended }
+    }
+}
+
 /// What is known about a name.
 #[derive(Default)]
 struct HeadSlot {
-    latest: Mutex<Option<Arc<Found>>>,
-    /// Held while the head is requested, so that one request serves all that wait.
-    requesting: tokio::sync::Mutex<()>,
+    latest: Mutex<Option<Arc<FoundVersion>>>,
+    /// Locked while the head is requested, so that one request serves all that wait. Contains the
+    /// outcome of the last one, if it failed.
+    requesting: Arc<tokio::sync::Mutex<Option<HeadFailure>>>,
 }
 
 impl HeadSlot {
-    fn latest(&self) -> Option<Arc<Found>> {
+    fn latest(&self) -> Option<Arc<FoundVersion>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Keeps the later one of two heads. A client never gets an older version than before, from
     /// any store.
-    fn update(&self, found: Arc<Found>) -> Arc<Found> {
+    fn update(&self, found: Arc<FoundVersion>) -> Arc<FoundVersion> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_older = latest.as_ref().is_some_and(|latest| match latest.is_http {
-            true => found.head.received_ms < latest.head.received_ms,
-            false => version_of(&found.metadata) < version_of(&latest.metadata),
+        let is_older = latest.as_ref().is_some_and(|latest| {
+            if latest.is_http {
+                found.head.received_ms < latest.head.received_ms
+            } else {
+                version_of(&found.metadata) < version_of(&latest.metadata)
+            }
         });
         match (&*latest, is_older) {
             (Some(latest), true) => latest.clone(),
             _ => latest.insert(found).clone(),
+        }
+    }
+
+    /// The stale head, if its producer permits to use it after this error.
+    fn stale_or(&self, error: SocketError) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
+        match self.latest() {
+            Some(found) if is_disconnected(&error) && !found.head.forbids_stale() => {
+                Ok((found, HeadSource::Memory))
+            }
+            _ => Err(error),
         }
     }
 }
@@ -154,14 +179,14 @@ fn version_of(metadata: &Metadata) -> Option<u64> {
 
 /// The heads of all names.
 pub(super) struct Heads {
-    consumer: Consumer,
+    consumers: Arc<Consumers>,
     timeout: Duration,
     slots: Mutex<LruCache<Name, Arc<HeadSlot>>>,
 }
 
 impl Heads {
-    pub(super) fn new(consumer: Consumer, timeout: Duration) -> Self {
-        Self { consumer, timeout, slots: Mutex::new(LruCache::new(HEADS_MAX)) }
+    pub(super) fn new(consumers: Arc<Consumers>, timeout: Duration) -> Self {
+        Self { consumers, timeout, slots: Mutex::new(LruCache::new(HEADS_MAX)) }
     }
 
     fn slots(&self) -> MutexGuard<'_, LruCache<Name, Arc<HeadSlot>>> {
@@ -181,60 +206,106 @@ impl Heads {
         self: &Arc<Self>,
         object: &Name,
         must_ask: bool,
-    ) -> Result<(Arc<Found>, HeadSource), SocketError> {
+    ) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
         let arrival = Instant::now();
         let slot = self.slots().get_or_insert(object.clone(), Arc::default).clone();
         if let Some(found) = slot.latest()
             && !must_ask
-            && found.head.fresh_ms(unix_time_ms()) > 0
         {
-            return Ok((found, HeadSource::Memory));
-        }
-        if let Some(found) = slot.latest()
-            && !must_ask
-            && found.may_be_used_while_validated(unix_time_ms())
-        {
-            let (heads, object) = (self.clone(), object.clone());
-            tokio::spawn(async move { heads.ask(&object, &slot, arrival, true).await.map(drop) });
-            return Ok((found, HeadSource::Memory));
+            let now_ms = unix_time_ms();
+            if found.is_fresh(now_ms) {
+                return Ok((found, HeadSource::Memory));
+            }
+            if found.may_be_used_while_validated(now_ms) {
+                self.validate(object, &slot);
+                return Ok((found, HeadSource::Memory));
+            }
         }
         self.ask(object, &slot, arrival, must_ask).await
     }
 
-    /// Requests the head, or waits for a request that others began after `arrival`.
+    /// Requests the head in the background, unless it is already being requested.
+    fn validate(self: &Arc<Self>, object: &Name, slot: &Arc<HeadSlot>) {
+        let Ok(guard) = slot.requesting.clone().try_lock_owned() else { return };
+        let (heads, object, slot) = (self.clone(), object.clone(), slot.clone());
+        let deadline = Deadline::now() + self.timeout;
+        tokio::spawn(
+            async move { heads.request_head(&object, &slot, guard, deadline).await.map(drop) },
+        );
+    }
+
+    /// Requests the head, or waits for a request that others began.
     async fn ask(
         &self,
         object: &Name,
         slot: &HeadSlot,
         arrival: Instant,
         must_ask: bool,
-    ) -> Result<(Arc<Found>, HeadSource), SocketError> {
-        let _guard = slot.requesting.lock().await;
+    ) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
+        let deadline = Deadline::from_std(arrival) + self.timeout;
+        let locked = timeout_at(deadline, slot.requesting.clone().lock_owned());
+        let Ok(guard) = locked.await else {
+            return slot.stale_or(SocketError::TimedOut(object.clone()));
+        };
         // A request that began after this one arrived has an answer for it, too.
         if let Some(found) = slot.latest()
-            && (found.requested >= arrival || !must_ask && found.head.fresh_ms(unix_time_ms()) > 0)
+            && (found.requested >= arrival || !must_ask && found.is_fresh(unix_time_ms()))
         {
             return Ok((found, HeadSource::Memory));
         }
-        let arrival_ms = unix_time_ms();
-        let requested = Instant::now();
-        match self.request(object, 0..0).await {
-            Ok(metadata) => {
-                let found = Arc::new(Found::new(metadata, requested)?);
-                let is_new = found.head.received_ms + FROM_ORIGIN_MS >= arrival_ms;
-                if found.is_forbidden(arrival_ms) {
-                    return Err(SocketError::TimedOut(object.clone()));
-                }
-                let source = if is_new { HeadSource::Origin } else { HeadSource::Network };
-                Ok((slot.update(found), source))
-            }
-            Err(error) => match slot.latest() {
-                Some(found) if is_disconnected(&error) && !found.forbids_stale() => {
-                    Ok((found, HeadSource::Memory))
-                }
-                _ => Err(error),
-            },
+        if let Some(failure) = &*guard
+            && failure.answers(arrival, must_ask)
+        {
+            return slot.stale_or(failure.error.clone());
         }
+        self.request_head(object, slot, guard, deadline).await
+    }
+
+    /// Requests the head until the deadline, and records it or the failure.
+    async fn request_head(
+        &self,
+        object: &Name,
+        slot: &HeadSlot,
+        mut last_failure: OwnedMutexGuard<Option<HeadFailure>>,
+        deadline: Deadline,
+    ) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
+        let requested = Instant::now();
+        let received = timeout_at(deadline, self.receive_head(object, slot, requested)).await;
+        match received.unwrap_or_else(|_| Err(SocketError::TimedOut(object.clone()))) {
+            Ok((found, source)) => {
+                *last_failure = None;
+                Ok((slot.update(Arc::new(found)), source))
+            }
+            Err(error) => {
+                let failed = HeadFailure { requested, ended: Instant::now(), error: error.clone() };
+                *last_failure = Some(failed);
+                slot.stale_or(error)
+            }
+        }
+    }
+
+    /// Receives a head from the network. Where producers forbid to use a stale one, the
+    /// FreshnessPeriod decides, as stores observe it. A clock that differs from the origin's does
+    /// not.
+    async fn receive_head(
+        &self,
+        object: &Name,
+        slot: &HeadSlot,
+        requested: Instant,
+    ) -> Result<(FoundVersion, HeadSource), SocketError> {
+        let asked_ms = unix_time_ms();
+        let is_strict = slot.latest().is_some_and(|latest| latest.head.forbids_stale());
+        let mut consumer = self.consumers.of(object);
+        if is_strict {
+            refuse_stale(&mut consumer)?;
+        }
+        let mut found = FoundVersion::new(request(&consumer, object, 0..0).await?, requested)?;
+        if !is_strict && found.head.forbids_stale() && found.seems_stale(asked_ms) {
+            refuse_stale(&mut consumer)?;
+            found = FoundVersion::new(request(&consumer, object, 0..0).await?, requested)?;
+        }
+        let is_new = found.head.received_ms + FROM_ORIGIN_MS >= asked_ms;
+        Ok((found, if is_new { HeadSource::Origin } else { HeadSource::Network }))
     }
 
     /// A version of an object.
@@ -245,46 +316,94 @@ impl Heads {
         self: &Arc<Self>,
         object: &Name,
         version: u64,
-    ) -> Result<Arc<Found>, SocketError> {
+    ) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
         let versioned = object.clone().append_version(version).clone();
-        if let Ok((found, _)) = self.find(object, false).await
+        if let Ok((found, source)) = self.find(object, false).await
             && found.metadata.versioned == versioned
         {
-            return Ok(found);
+            return Ok((found, source));
         }
-        self.find_exact(&versioned).await
+        Ok((self.find_exact(&versioned).await?, HeadSource::Network))
     }
 
     /// A version that no metadata describe: its name and its end.
     ///
     /// # Errors
     /// The version cannot be found.
-    pub(super) async fn find_exact(&self, versioned: &Name) -> Result<Arc<Found>, SocketError> {
+    pub(super) async fn find_exact(
+        &self,
+        versioned: &Name,
+    ) -> Result<Arc<FoundVersion>, SocketError> {
         // Without metadata, only its content shows that it exists.
-        let metadata = self.request(versioned, 0..1).await?;
-        Ok(Arc::new(Found::new(metadata, Instant::now())?))
-    }
-
-    /// Forgets the head of an object that has been changed.
-    pub(super) fn forget(&self, object: &Name) {
-        self.slots().pop(object);
-    }
-
-    /// Fetches metadata, and these bytes of the content.
-    async fn request(&self, name: &Name, bytes: Range<u64>) -> Result<Metadata, SocketError> {
-        let has_bytes = !bytes.is_empty();
-        let mut reader = self.consumer.fetch_range(name, bytes)?;
-        let found = async {
-            if has_bytes {
-                poll_fn(|context| reader.poll_fill_buf(context).map_ok(drop)).await?;
-            }
-            poll_fn(|context| reader.poll_metadata(context).map(|found| found.cloned())).await
-        };
-        match tokio::time::timeout(self.timeout, found).await {
-            Ok(found) => found,
-            Err(_) => Err(SocketError::TimedOut(name.clone())),
+        let consumer = self.consumers.of(&versioned.as_view().parent().to_name());
+        let requested = request(&consumer, versioned, 0..1);
+        match tokio::time::timeout(self.timeout, requested).await {
+            Ok(metadata) => Ok(Arc::new(FoundVersion::new(metadata?, Instant::now())?)),
+            Err(_) => Err(SocketError::TimedOut(versioned.clone())),
         }
     }
+
+    /// Verifies a packet of the producer of an object.
+    ///
+    /// # Errors
+    /// [`SocketError::NotVerified`].
+    pub(super) async fn verify(
+        self: &Arc<Self>,
+        object: &Name,
+        packet: &[u8],
+    ) -> Result<(), SocketError> {
+        let consumer = self.consumers.of(object);
+        if consumer.verify(packet).is_ok() {
+            return Ok(());
+        }
+        // Metadata of the same producer carry its certificate.
+        let _ = self.find(object, true).await;
+        consumer.verify(packet)
+    }
+
+    /// Forgets the heads that an upload may have changed: those of the object, of its variants, and
+    /// of its folder.
+    pub(super) fn forget(&self, object: &Name) {
+        let mut path = object.as_view();
+        while path.last().is_some_and(|last| u32::from(last.typ) == KEYWORD_NAME_COMPONENT) {
+            path = path.parent();
+        }
+        // A directory of `weir put`, and the resource of a server.
+        let directory = path.parent().to_name();
+        let folder = directory.clone().append_generic(b"").clone();
+        let mut slots = self.slots();
+        let variants = slots.iter().map(|(name, _)| name);
+        let variants = variants.filter(|name| is_variant_of(name, object)).cloned();
+        let variants: Vec<Name> = variants.collect();
+        for name in variants.iter().chain([object, &directory, &folder]) {
+            slots.pop(name);
+        }
+    }
+}
+
+fn is_variant_of(name: &Name, object: &Name) -> bool {
+    let name = name.as_view();
+    let is_keyword = name.last().is_some_and(|last| u32::from(last.typ) == KEYWORD_NAME_COMPONENT);
+    is_keyword && name.parent() == object.as_view()
+}
+
+/// Accepts stale metadata of stores no longer.
+fn refuse_stale(consumer: &mut Consumer) -> Result<(), SocketError> {
+    consumer.set_options(ConsumerOptions { stored: false, ..consumer.options().clone() })
+}
+
+/// Fetches metadata, and these bytes of the content.
+async fn request(
+    consumer: &Consumer,
+    name: &Name,
+    bytes: Range<u64>,
+) -> Result<Metadata, SocketError> {
+    let has_bytes = !bytes.is_empty();
+    let mut reader = consumer.fetch_range(name, bytes)?;
+    if has_bytes {
+        poll_fn(|context| reader.poll_fill_buf(context).map_ok(drop)).await?;
+    }
+    poll_fn(|context| reader.poll_metadata(context).map(|found| found.cloned())).await
 }
 
 /// Whether the network does not answer, rather than that the object does not exist.
@@ -298,3 +417,6 @@ fn is_disconnected(error: &SocketError) -> bool {
             | SocketError::Refused(_)
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,13 +10,16 @@ use weir_wire::Name;
 
 use super::Shared;
 use super::body::{Body, full};
-use super::heads::Found;
+use super::heads::FoundVersion;
 
 /// Upper bound of bytes of a listing.
 const LISTING_BYTES_MAX: usize = 16 << 20;
 
 /// The entries of a directory. Names of directories end in a slash.
-pub(super) async fn fetch(shared: &Arc<Shared>, found: &Found) -> Result<Vec<String>, SocketError> {
+pub(super) async fn fetch(
+    shared: &Arc<Shared>,
+    found: &FoundVersion,
+) -> Result<Vec<String>, SocketError> {
     let mut cursor = shared.pieces.cursor(found.metadata.clone(), 0, u64::MAX);
     let mut octets = Vec::new();
     while let Some(chunk) = cursor.next().await {

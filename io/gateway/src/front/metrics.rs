@@ -8,7 +8,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StatusLabels {
@@ -35,34 +35,19 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new() -> Self {
         let mut registry = Registry::with_prefix("weir_gateway_front");
-        let metrics = Self {
-            responses: Family::default(),
-            heads: Family::default(),
-            bytes: Counter::default(),
-            broken: Counter::default(),
-            refused: Counter::default(),
-            connections: Gauge::default(),
-            memory: Gauge::default(),
-            names: Gauge::default(),
-            registry: Mutex::new(Registry::default()),
-        };
-        registry.register("responses", "Responses by status", metrics.responses.clone());
-        registry.register(
-            "heads",
-            "Heads of responses by where they came from: memory, network or origin",
-            metrics.heads.clone(),
-        );
-        registry.register("body_bytes", "Bytes of bodies sent", metrics.bytes.clone());
-        registry.register("broken", "Responses reset before their end", metrics.broken.clone());
-        registry.register(
-            "refused_connections",
-            "Connections closed at a limit",
-            metrics.refused.clone(),
-        );
-        registry.register("connections", "Open connections", metrics.connections.clone());
-        registry.register("memory_bytes", "Verified content in memory", metrics.memory.clone());
-        registry.register("names", "Names whose heads are known", metrics.names.clone());
-        Self { registry: Mutex::new(registry), ..metrics }
+        let all = &mut registry;
+        let heads = "Heads of responses by where they came from: memory, network or origin";
+        Self {
+            responses: add(all, "responses", "Responses by status"),
+            heads: add(all, "heads", heads),
+            bytes: add(all, "body_bytes", "Bytes of bodies sent"),
+            broken: add(all, "broken", "Responses reset before their end"),
+            refused: add(all, "refused_connections", "Connections closed at a limit"),
+            connections: add(all, "connections", "Open connections"),
+            memory: add(all, "memory_bytes", "Verified content in memory"),
+            names: add(all, "names", "Names whose heads are known"),
+            registry: Mutex::new(registry),
+        }
     }
 
     pub(super) fn on_response(&self, status: StatusCode, bytes: u64, is_broken: bool) {
@@ -87,4 +72,11 @@ impl Metrics {
         encode(&mut text, &registry).expect("a string has no limit");
         text
     }
+}
+
+/// Registers a metric.
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }

@@ -5,6 +5,7 @@
 
 mod body;
 mod conditions;
+mod consumers;
 mod errors;
 mod fields;
 mod heads;
@@ -27,12 +28,13 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use weir_base::units::Size;
-use weir_http::{TlsError, TlsFiles, tls_config};
+use weir_http::{TlsError, tls_config};
 use weir_security::trust::Trust;
-use weir_socket::{Consumer, ConsumerOptions, Identity, Session, SocketError};
+use weir_socket::{Consumer, ConsumerOptions, Identity, Session, SocketError, Word};
+use weir_transport::Controller;
 use weir_wire::Name;
 
+use self::consumers::Consumers;
 use self::heads::Heads;
 use self::metrics::Metrics;
 use self::pieces::Pieces;
@@ -41,8 +43,6 @@ use self::tokens::Tokens;
 use self::uploads::Uploads;
 use crate::config::{FrontConfig, HostConfig};
 
-/// How far a fetch is ahead of the piece that is read.
-const INPUT_BUFFER: Size = Size { bytes: 4 << 20 };
 /// How long requests in progress may take when the front ends.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -83,14 +83,14 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts a front in the current runtime. When it returns, it listens. `identity` signs the
-    /// bodies of uploads.
+    /// Starts a front in the current runtime. When it returns, it listens. `trust_of` makes the
+    /// trust for an object, and `identity` signs the bodies of uploads.
     ///
     /// # Errors
     /// An address, a file or an option cannot be used.
-    pub async fn start(
+    pub async fn start<T: Trust + Send + 'static>(
         session: &Session,
-        trust: impl Trust + Send + 'static,
+        trust_of: impl Fn(&Name) -> T + Send + Sync + 'static,
         identity: Option<Identity>,
         mut config: FrontConfig,
     ) -> Result<Self, FrontError> {
@@ -100,9 +100,12 @@ impl Front {
         if config.http3 && config.tls.is_none() {
             return Err(FrontError::Http3WithoutTls);
         }
-        let mut consumer = Consumer::bind(session, Name::new(), trust);
+        let mut consumer = Consumer::bind(session, Name::new(), trust_of(&Name::new()));
         consumer.set_options(ConsumerOptions {
-            input_buffer: INPUT_BUFFER,
+            // The origin answers slice by slice, so round trips grow and shrink by the time of a
+            // slice. CUBIC's slow start takes that for a queue, and ends before two slices are
+            // requested. One would then wait for the other.
+            controller: Word(Controller::AIMD),
             ..ConsumerOptions::default()
         })?;
         let timeout = Duration::from_nanos(config.timeout.ns);
@@ -113,10 +116,11 @@ impl Front {
             }
             _ => None,
         };
+        let consumers = Arc::new(Consumers::new(consumer, trust_of));
         let shared = Arc::new(Shared {
-            heads: Arc::new(Heads::new(consumer.clone(), timeout)),
+            heads: Arc::new(Heads::new(consumers.clone(), timeout)),
             uploads,
-            pieces: Pieces::new(consumer, config.memory.bytes),
+            pieces: Pieces::new(consumers, config.memory.bytes),
             tokens: config.tokens.as_deref().map(Tokens::read).transpose()?,
             metrics: Arc::new(Metrics::new()),
             limits: Limits::new(config.connections_max, config.connections_per_address_max),
@@ -128,36 +132,24 @@ impl Front {
     async fn listen(shared: Arc<Shared>) -> Result<Self, FrontError> {
         let (stop, stopping) = watch::channel(false);
         let (mut tasks, mut addresses) = (JoinSet::new(), Vec::new());
-        let tls = match &shared.config.tls {
-            Some(files) => {
-                let clients = None;
-                let (certificate, key) = (files.certificate.clone(), files.key.clone());
-                Some(TlsFiles { certificate, key, clients })
-            }
-            None => None,
-        };
+        let files = shared.config.tls.as_ref();
         for address in &shared.config.listen {
             let (listener, address) = bind(*address).await?;
             addresses.push(address);
             let protocols: &[&[u8]] = &[b"h2", b"http/1.1"];
-            let tls = tls.as_ref().map(|files| tls_config(files, protocols)).transpose()?;
+            let tls = files.map(|files| tls_config(files, protocols)).transpose()?;
             let http3_port = shared.config.http3.then(|| address.port());
             let accept = server::serve(listener, tls, shared.clone(), http3_port, stopping.clone());
             tasks.spawn(accept);
-            if let (true, Some(files)) = (shared.config.http3, &shared.config.tls) {
-                let files = TlsFiles {
-                    certificate: files.certificate.clone(),
-                    key: files.key.clone(),
-                    clients: None,
-                };
-                tasks.spawn(http3::serve(address, &files, shared.clone(), stopping.clone())?);
+            if let (true, Some(files)) = (shared.config.http3, files) {
+                tasks.spawn(http3::serve(address, files, shared.clone(), stopping.clone())?);
             }
         }
         let mut status = None;
         if let Some(address) = shared.config.status {
             let (listener, address) = bind(address).await?;
             status = Some(address);
-            tasks.spawn(server::serve_status(listener, shared.clone()));
+            tasks.spawn(server::serve_status(listener, shared.clone(), stopping));
         }
         Ok(Self { addresses, status, stop, tasks })
     }

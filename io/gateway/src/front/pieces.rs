@@ -11,11 +11,16 @@
 //! 3. It also adds the next two pieces, so that the run does not pause between pieces.
 //!
 //! A run never fetches a piece that no cursor has added, so a client that reads slowly, or leaves,
-//! stops it. Only complete pieces are evicted, the one that was read longest ago first.
+//! stops it. Only complete pieces are evicted, the one that was read longest ago first. A cursor
+//! holds no piece while its client does not read: if it is evicted meanwhile, it is fetched again.
+//!
+//! The memory of all pieces and of what runs have received is bounded. A cursor waits until there
+//! is room for its piece. Without room for more, runs are only a little ahead of it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -23,18 +28,62 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use lru::LruCache;
 use tokio::sync::{Notify, oneshot};
-use weir_socket::{Consumer, Reader, SocketError};
+use weir_base::units::Size;
+use weir_socket::{Consumer, ConsumerOptions, Reader, SocketError};
 use weir_transport::Metadata;
 use weir_wire::Name;
+
+use super::consumers::Consumers;
 
 /// Upper bound of bytes of a piece.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Bytes of a chunk of a piece that is being fetched slower than it is read.
 const CHUNK_BYTES: usize = 256 << 10;
+/// Chunks of a complete piece. A slow fetch makes more, of one packet each.
+const CHUNKS_MAX: u64 = 2 * PIECE_BYTES / CHUNK_BYTES as u64;
 /// Pieces that are fetched before they are read.
 const PIECES_AHEAD: u64 = 2;
 /// How long a run waits for the next piece to be wanted.
 const RUN_IDLE_MAX: Duration = Duration::from_secs(10);
+/// How long a cursor waits for memory.
+const MEMORY_WAIT: Duration = Duration::from_secs(30);
+/// How far a run receives ahead of what is read: three slices of the origin. It receives one while
+/// it signs another, and sends the third.
+const INPUT_BYTES: u64 = 6 << 20;
+/// The same without memory for more.
+const INPUT_BYTES_MIN: u64 = 256 << 10;
+
+/// The memory that pieces and runs share.
+struct Budget {
+    used: AtomicU64,
+    max: u64,
+    /// Memory was given back, or a piece can be evicted now.
+    freed: Notify,
+}
+
+/// A share of the budget.
+struct Reservation {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Budget {
+    fn has_room(&self, bytes: u64) -> bool {
+        self.used.load(Ordering::Relaxed) + bytes <= self.max
+    }
+
+    fn reserve(self: &Arc<Self>, bytes: u64) -> Reservation {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Reservation { budget: self.clone(), bytes }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.budget.freed.notify_waiters();
+    }
+}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct PieceId {
@@ -55,6 +104,7 @@ struct Piece {
     content: Mutex<PieceContent>,
     /// Content was added, or the outcome is known.
     changed: Notify,
+    _memory: Reservation,
 }
 
 #[derive(Default)]
@@ -68,8 +118,9 @@ struct PieceContent {
 }
 
 impl Piece {
-    fn new(run_last: u64) -> Arc<Self> {
-        Arc::new(Self { run_last, content: Mutex::default(), changed: Notify::new() })
+    fn new(run_last: u64, memory: Reservation) -> Arc<Self> {
+        let (content, changed) = (Mutex::default(), Notify::new());
+        Arc::new(Self { run_last, content, changed, _memory: memory })
     }
 
     fn content(&self) -> MutexGuard<'_, PieceContent> {
@@ -126,33 +177,37 @@ fn chunk_at(chunks: &[Bytes], mut offset: u64) -> Bytes {
 
 struct PiecesState {
     pieces: LruCache<PieceId, Arc<Piece>>,
-    /// Bytes of complete pieces.
-    bytes: u64,
     /// Runs that wait for their next piece, each with the index of its last one.
     idle_runs: HashMap<PieceId, (u64, oneshot::Sender<Arc<Piece>>)>,
 }
 
 /// The pieces of all versions.
 pub(super) struct Pieces {
-    consumer: Consumer,
-    bytes_max: u64,
+    consumers: Arc<Consumers>,
+    budget: Arc<Budget>,
     state: Mutex<PiecesState>,
 }
 
 impl Pieces {
-    pub(super) fn new(consumer: Consumer, bytes_max: u64) -> Arc<Self> {
+    pub(super) fn new(consumers: Arc<Consumers>, bytes_max: u64) -> Arc<Self> {
         let (pieces, idle_runs) = (LruCache::unbounded(), HashMap::new());
-        let state = Mutex::new(PiecesState { pieces, bytes: 0, idle_runs });
-        Arc::new(Self { consumer, bytes_max, state })
+        let state = Mutex::new(PiecesState { pieces, idle_runs });
+        // One piece always has room.
+        let (used, max) = (AtomicU64::new(0), bytes_max.max(2 * PIECE_BYTES));
+        Arc::new(Self {
+            consumers,
+            budget: Arc::new(Budget { used, max, freed: Notify::new() }),
+            state,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, PiecesState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of complete pieces.
+    /// Bytes of memory that pieces and runs use.
     pub(super) fn bytes(&self) -> u64 {
-        self.state().bytes
+        self.budget.used.load(Ordering::Relaxed)
     }
 
     /// Reads a range of bytes of a version. The end may be unknown (`u64::MAX`).
@@ -168,21 +223,30 @@ impl Pieces {
         Cursor { pieces: self.clone(), metadata, piece_bytes, at: start, end, piece: None, ran_dry }
     }
 
-    /// The piece, and whether it is complete. Begins to fetch it if necessary, up to the piece
-    /// `last`.
-    fn get(self: &Arc<Self>, metadata: &Arc<Metadata>, index: u64, last: u64) -> Arc<Piece> {
+    /// The piece. Begins to fetch it if necessary, by a run up to the piece `last`. `None`: there
+    /// is no room for it.
+    fn get(
+        self: &Arc<Self>,
+        metadata: &Arc<Metadata>,
+        index: u64,
+        last: u64,
+    ) -> Option<Arc<Piece>> {
         let id = PieceId { versioned: metadata.versioned.clone(), index };
         let mut state = self.state();
         if let Some(piece) = state.pieces.get(&id) {
-            return piece.clone();
+            return Some(piece.clone());
         }
+        let memory = self.make_room(&mut state, bytes_of_piece(metadata, index))?;
         if let Some((run_last, run)) = state.idle_runs.remove(&id) {
-            let piece = Piece::new(run_last);
+            let piece = Piece::new(run_last, memory);
             piece.take();
             if run.send(piece.clone()).is_ok() {
                 state.pieces.put(id, piece.clone());
-                return piece;
+                return Some(piece);
             }
+            // It has just ended.
+            drop((piece, state));
+            return self.get(metadata, index, last);
         }
         // A run that fetches the piece before this one continues with it, unless it ends there.
         let before = index.checked_sub(1).map(|before| PieceId { index: before, ..id.clone() });
@@ -190,39 +254,49 @@ impl Pieces {
         let run_last = before
             .filter(|before| before.run_last >= index && before.content().outcome.is_none())
             .map(|before| before.run_last);
-        let piece = Piece::new(run_last.unwrap_or(last));
-        state.pieces.put(id.clone(), piece.clone());
+        let piece = Piece::new(run_last.unwrap_or(last), memory);
         if run_last.is_some() {
-            return piece;
+            state.pieces.put(id, piece.clone());
+            return Some(piece);
         }
         piece.take();
+        Some(self.start_run(state, metadata, id, last, piece))
+    }
+
+    fn start_run(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, PiecesState>,
+        metadata: &Arc<Metadata>,
+        id: PieceId,
+        last: u64,
+        piece: Arc<Piece>,
+    ) -> Arc<Piece> {
+        state.pieces.put(id.clone(), piece.clone());
+        let size = metadata.size_bytes.unwrap_or(u64::MAX);
+        let rest = size.saturating_sub(id.index.saturating_mul(piece_bytes(metadata)));
+        let ahead = self.make_room(&mut state, INPUT_BYTES.min(rest));
+        let ahead = ahead.unwrap_or_else(|| self.budget.reserve(INPUT_BYTES_MIN.min(rest)));
         drop(state);
-        let run = Run { pieces: self.clone(), metadata: metadata.clone(), id, last };
+        let run = Run { pieces: self.clone(), metadata: metadata.clone(), id, last, ahead };
         tokio::spawn(run.fetch(piece.clone()));
         piece
     }
 
-    /// A piece is complete.
-    fn add_complete(&self, len: u64) {
-        let mut state = self.state();
-        state.bytes += len;
+    /// Reserves memory, after it has evicted pieces if necessary.
+    fn make_room(&self, state: &mut PiecesState, bytes: u64) -> Option<Reservation> {
         // The least recently read pieces are at the end. Those that are being fetched stay.
         let mut kept = Vec::new();
-        while state.bytes > self.bytes_max
+        while !self.budget.has_room(bytes)
             && let Some((id, piece)) = state.pieces.pop_lru()
         {
-            let (len, is_complete) = {
-                let content = piece.content();
-                (content.len, content.outcome.is_some())
-            };
-            match is_complete {
-                true => state.bytes = state.bytes.saturating_sub(len),
-                false => kept.push((id, piece)),
+            if piece.content().outcome.is_none() {
+                kept.push((id, piece));
             }
         }
         for (id, piece) in kept {
             state.pieces.put(id, piece);
         }
+        self.budget.has_room(bytes).then(|| self.budget.reserve(bytes))
     }
 
     /// Ends a piece that is not kept, and those after it that no run has begun.
@@ -244,6 +318,12 @@ impl Pieces {
     }
 }
 
+/// Bytes of a piece. The last one of a version of unknown size counts in full.
+fn bytes_of_piece(metadata: &Metadata, index: u64) -> u64 {
+    let (bytes, size) = (piece_bytes(metadata), metadata.size_bytes.unwrap_or(u64::MAX));
+    size.saturating_sub(index.saturating_mul(bytes)).min(bytes)
+}
+
 /// Bytes of each piece of a version, a multiple of its segment size.
 fn piece_bytes(metadata: &Metadata) -> u64 {
     match metadata.segment_size {
@@ -259,6 +339,7 @@ pub(super) struct Cursor {
     piece_bytes: u64,
     at: u64,
     end: u64,
+    /// Held only if the size of the version is unknown: after its last bytes, it says that it ends.
     piece: Option<(u64, Arc<Piece>)>,
     ran_dry: bool,
 }
@@ -271,11 +352,11 @@ impl Cursor {
     pub(super) async fn next(&mut self) -> Option<Result<Bytes, SocketError>> {
         while !self.ran_dry {
             let (index, offset) = (self.at / self.piece_bytes, self.at % self.piece_bytes);
-            let piece = match &self.piece {
-                Some((number, piece)) if *number == index => piece.clone(),
-                _ => self.open(index),
+            let read = match self.open(index).await {
+                Ok(piece) => piece.read(offset).await,
+                Err(error) => Err(error),
             };
-            match piece.read(offset).await {
+            match read {
                 Ok(Some(mut chunk)) => {
                     chunk.truncate((self.end - self.at).min(chunk.len() as u64) as usize);
                     self.at += chunk.len() as u64;
@@ -299,14 +380,38 @@ impl Cursor {
         None
     }
 
-    fn open(&mut self, index: u64) -> Arc<Piece> {
+    /// The piece, when there is room for it.
+    async fn open(&mut self, index: u64) -> Result<Arc<Piece>, SocketError> {
+        if let Some((number, piece)) = &self.piece
+            && *number == index
+        {
+            return Ok(piece.clone());
+        }
         let last = self.end.saturating_sub(1) / self.piece_bytes;
-        let piece = self.pieces.get(&self.metadata, index, last);
+        let piece = tokio::time::timeout(MEMORY_WAIT, self.wait_for_piece(index, last)).await;
+        let piece = piece.map_err(|_| {
+            let reason = "the gateway has no memory for one more object; try again later";
+            SocketError::Refused(reason.to_owned())
+        })?;
         for next in index + 1..=last.min(index + PIECES_AHEAD) {
             self.pieces.get(&self.metadata, next, last);
         }
-        self.piece = Some((index, piece.clone()));
-        piece
+        if self.metadata.size_bytes.is_none() {
+            self.piece = Some((index, piece.clone()));
+        }
+        Ok(piece)
+    }
+
+    async fn wait_for_piece(&self, index: u64, last: u64) -> Arc<Piece> {
+        loop {
+            let freed = self.pieces.budget.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(piece) = self.pieces.get(&self.metadata, index, last) {
+                return piece;
+            }
+            freed.await;
+        }
     }
 }
 
@@ -318,6 +423,8 @@ struct Run {
     id: PieceId,
     /// Index of the last piece that the request wants.
     last: u64,
+    /// The memory of what is received ahead of the pieces.
+    ahead: Reservation,
 }
 
 impl Run {
@@ -326,11 +433,16 @@ impl Run {
         let start = self.id.index * piece_bytes;
         let end = self.last.saturating_add(1).saturating_mul(piece_bytes);
         let size = self.metadata.size_bytes.unwrap_or(u64::MAX);
-        let mut reader =
-            match self.pieces.consumer.fetch_found(&self.metadata, start..end.min(size)) {
-                Ok(reader) => reader,
-                Err(error) => return self.pieces.end_run(self.id, &first, Err(error)),
-            };
+        let (consumer, range) = (self.consumer(), start..end.min(size));
+        let reader = match self.metadata.size_bytes {
+            Some(_) => consumer.fetch_found(&self.metadata, range),
+            // There may be a manifest that these metadata do not describe.
+            None => consumer.fetch_range(&self.metadata.versioned, range),
+        };
+        let mut reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => return self.pieces.end_run(self.id, &first, Err(error)),
+        };
         let mut piece = first;
         let mut left_over = Bytes::new();
         loop {
@@ -338,7 +450,7 @@ impl Run {
             match fill(&mut reader, &piece, wanted, &mut left_over).await {
                 Ok(true) => {
                     piece.end(Ok(()));
-                    self.pieces.add_complete(wanted);
+                    self.pieces.budget.freed.notify_waiters();
                 }
                 // The object ends here.
                 Ok(false) => return self.pieces.end_run(self.id, &piece, Ok(())),
@@ -356,9 +468,19 @@ impl Run {
         }
     }
 
+    /// A consumer that receives as far ahead as there is memory.
+    fn consumer(&self) -> Consumer {
+        let object = self.metadata.versioned.as_view().parent().to_name();
+        let mut consumer = self.pieces.consumers.of(&object);
+        let input_buffer = Size { bytes: self.ahead.bytes.max(INPUT_BYTES_MIN) };
+        let options = ConsumerOptions { input_buffer, ..consumer.options().clone() };
+        consumer.set_options(options).expect("only the input buffer differs, and it is in range");
+        consumer
+    }
+
     /// The next piece, if it is wanted and no other run fetches it.
     async fn next_piece(&self) -> Option<Arc<Piece>> {
-        let added = {
+        let mut added = {
             let mut state = self.pieces.state();
             if let Some(next) = state.pieces.peek(&self.id) {
                 return next.take().then(|| next.clone());
@@ -371,11 +493,16 @@ impl Run {
             };
             added
         };
-        match tokio::time::timeout(RUN_IDLE_MAX, added).await {
+        match tokio::time::timeout(RUN_IDLE_MAX, &mut added).await {
             Ok(next) => next.ok(),
             Err(_) => {
-                self.pieces.state().idle_runs.remove(&self.id);
-                None
+                let mut state = self.pieces.state();
+                // A piece that was sent after the time has ended is marked as taken by this run.
+                let sent = added.try_recv().ok();
+                if sent.is_none() {
+                    state.idle_runs.remove(&self.id);
+                }
+                sent
             }
         }
     }
@@ -433,7 +560,7 @@ async fn fill(
         piece.push(buffer.freeze());
         chunks += 1;
     }
-    if chunks > 1 {
+    if chunks > CHUNKS_MAX {
         piece.join_chunks();
     }
     Ok(true)

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, Version};
 use http_body::Body as HttpBody;
 use weir_socket::SocketError;
 use weir_wire::Name;
@@ -19,27 +19,46 @@ use super::Shared;
 use super::body::{Body, empty};
 use super::errors::Failure;
 use super::fields::words;
-use super::heads::{Found, HeadSource};
+use super::heads::{FoundVersion, HeadSource};
 use super::listing;
 use super::log::Access;
 use super::response;
 use super::uploads;
 use crate::config::HostConfig;
 use crate::head::{AnswerBody, ResponseHead};
-use crate::names::{Target, name_of_path, name_with_headers};
+use crate::names::{name_of_path, name_with_headers};
 
-const METHODS: &str = "GET, HEAD, OPTIONS";
+/// The methods without uploads, and with them.
+pub(super) const METHODS: [&str; 2] =
+    ["GET, HEAD, OPTIONS", "GET, HEAD, OPTIONS, PUT, POST, DELETE"];
 /// Request headers that never select a response here: content is requested without coding.
 const NOT_VARYING: [&str; 2] = ["accept-encoding", "origin"];
 
-/// What a request found.
-pub(super) enum Answer {
+/// What a request leads to.
+pub(super) enum Resolution {
     /// The answer to an upload.
     Uploaded(ResponseHead, AnswerBody),
-    Object(Arc<Found>, HeadSource),
+    Object(ResolvedObject),
     /// A directory without slash at the end of its path.
     Redirect(HeaderValue),
     Listing(String),
+    /// The methods of a resource.
+    Methods,
+}
+
+/// An object that was found.
+pub(super) struct ResolvedObject {
+    pub(super) found: Arc<FoundVersion>,
+    pub(super) source: HeadSource,
+    /// The URL has the version, so the response never changes.
+    pub(super) is_versioned: bool,
+}
+
+impl ResolvedObject {
+    /// The current version.
+    fn current((found, source): (Arc<FoundVersion>, HeadSource)) -> Resolution {
+        Resolution::Object(Self { found, source, is_versioned: false })
+    }
 }
 
 /// Answers a request. Never fails: errors are responses.
@@ -56,23 +75,29 @@ where
     let target = request.uri.path_and_query().map_or("*", |target| target.as_str()).to_owned();
     let mut access =
         Access::new(client, request.method.to_string(), target, shared.metrics.clone());
-    let answered = answer(shared, &request, body).await;
+    let resolved = resolve(shared, &request, body).await;
     let head_only = request.method == Method::HEAD;
-    let mut response = match answered {
-        Ok(Answer::Object(found, source)) => {
-            access.source = response::source_word(source);
+    let mut response = match resolved {
+        Ok(Resolution::Object(object)) => {
+            access.source = response::source_word(object.source);
             shared.metrics.on_head(access.source);
-            response::of_object(shared, &request, found, source, access)
+            response::of_object(shared, &request, &object, access)
         }
-        Ok(Answer::Uploaded(head, body)) => uploads::response(shared, (head, body), access).await,
-        Ok(Answer::Redirect(location)) => {
+        Ok(Resolution::Uploaded(head, body)) => {
+            uploads::response(shared, (head, body), access).await
+        }
+        Ok(Resolution::Methods) => {
+            access.status = StatusCode::NO_CONTENT;
+            options(methods(shared))
+        }
+        Ok(Resolution::Redirect(location)) => {
             access.status = StatusCode::MOVED_PERMANENTLY;
             let mut response = Response::new(empty());
             *response.status_mut() = access.status;
             response.headers_mut().insert(header::LOCATION, location);
             response
         }
-        Ok(Answer::Listing(page)) => {
+        Ok(Resolution::Listing(page)) => {
             access.add_bytes(page.len());
             listing::response(page)
         }
@@ -96,71 +121,102 @@ fn allow_other_sites(fields: &mut HeaderMap) {
     fields.entry(header::ACCESS_CONTROL_EXPOSE_HEADERS).or_insert(any);
 }
 
+fn methods(shared: &Shared) -> &'static str {
+    METHODS[usize::from(shared.uploads.is_some())]
+}
+
 /// The answer to a preflight request, and to OPTIONS in general.
-pub(super) fn options() -> Response<Body> {
+fn options(methods: &'static str) -> Response<Body> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     let fields = response.headers_mut();
     for (name, value) in [
-        (header::ALLOW, METHODS),
-        (header::ACCESS_CONTROL_ALLOW_METHODS, METHODS),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+        (header::ALLOW, methods),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, methods),
+        // The asterisk does not include Authorization.
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "*, Authorization"),
         (header::ACCESS_CONTROL_MAX_AGE, "86400"),
     ] {
         fields.insert(name, HeaderValue::from_static(value));
     }
-    allow_other_sites(fields);
     response
 }
 
-async fn answer<B>(shared: &Arc<Shared>, request: &Parts, body: B) -> Result<Answer, Failure>
+async fn resolve<B>(shared: &Arc<Shared>, request: &Parts, body: B) -> Result<Resolution, Failure>
 where
     B: HttpBody<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let authority = authority(request)?;
+    if request.method == Method::OPTIONS {
+        // Preflight requests have no token.
+        return Ok(Resolution::Methods);
+    }
     let is_upload = uploads::is_upload(&request.method);
     if !is_upload && request.method != Method::GET && request.method != Method::HEAD {
-        return Err(Failure::method(METHODS));
+        return Err(Failure::method(methods(shared)));
     }
     shared.check_token(&request.headers)?;
-    let host = host_of(shared, request)?;
+    let host = host_of(&shared.config.hosts, authority)?;
     let query = request.uri.query().filter(|_| host.query);
     let target = name_of_path(&host.prefix, request.uri.path(), query)?;
     if is_upload {
         let (head, body) = uploads::upload(shared, &target.name, request, body).await?;
-        return Ok(Answer::Uploaded(head, body));
+        return Ok(Resolution::Uploaded(head, body));
     }
     if let Some(version) = target.version {
-        let found = shared.heads.find_version(&target.name, version).await?;
-        return Ok(Answer::Object(found, HeadSource::Memory));
+        let (found, source) = shared.heads.find_version(&target.name, version).await?;
+        return Ok(Resolution::Object(ResolvedObject { found, source, is_versioned: true }));
     }
     let cache_control = words(&request.headers, &header::CACHE_CONTROL);
     let must_ask = cache_control.iter().any(|word| word == "no-cache" || word == "max-age=0");
-    let found = shared.heads.find(&target.name, must_ask).await;
-    match found {
-        Ok((found, _)) if found.metadata.is_directory() => Ok(Answer::Redirect(folder(request)?)),
-        Ok((found, source)) => {
-            let variant = variant(host, request, &target.name, &found);
-            let Some(variant) = variant else { return Ok(Answer::Object(found, source)) };
-            let (found, source) = shared.heads.find(&variant, must_ask).await?;
-            Ok(Answer::Object(found, source))
+    match shared.heads.find(&target.name, must_ask).await {
+        Ok((found, _)) if found.metadata.is_directory() => {
+            Ok(Resolution::Redirect(folder(request)?))
         }
-        Err(error) if target.is_folder => find_in_directory(shared, host, &target, error).await,
+        Ok((found, source)) => {
+            let variant = variant(&host.vary, &request.headers, &target.name, &found);
+            let Some(variant) = variant else {
+                return Ok(ResolvedObject::current((found, source)));
+            };
+            let varying = shared.heads.find(&variant, must_ask).await?;
+            Ok(ResolvedObject::current(varying))
+        }
+        // Another error says nothing about directories.
+        Err(error @ (SocketError::NotFound(_) | SocketError::NoRoute(_))) if target.is_folder => {
+            find_in_directory(shared, host, request, error).await
+        }
         Err(error) => Err(error.into()),
     }
 }
 
+/// The host and port of a request.
+///
+/// # Errors
+/// There are several, or HTTP/1.1 has none (RFC 9112, section 3.2).
+fn authority(request: &Parts) -> Result<&str, Failure> {
+    let bad = |reason: &str| Failure::new(StatusCode::BAD_REQUEST, reason);
+    let mut fields = request.headers.get_all(header::HOST).iter();
+    let field = fields.next();
+    if fields.next().is_some() {
+        return Err(bad("the request has several Host fields"));
+    }
+    if field.is_none() && request.version == Version::HTTP_11 {
+        return Err(bad("the request has no Host field"));
+    }
+    let field = field.map(HeaderValue::to_str).transpose();
+    let field = field.map_err(|_| bad("the Host field is malformed"))?;
+    let authority = request.uri.authority().map(http::uri::Authority::as_str);
+    Ok(authority.or(field).unwrap_or_default())
+}
+
 /// The host that serves a request.
-fn host_of<'a>(shared: &'a Shared, request: &Parts) -> Result<&'a HostConfig, Failure> {
-    let field = request.headers.get(header::HOST).and_then(|value| value.to_str().ok());
-    let authority = request.uri.authority().map(http::uri::Authority::as_str).or(field);
-    let name = authority.unwrap_or_default();
-    let name = match name.strip_prefix('[') {
+fn host_of<'a>(hosts: &'a [HostConfig], authority: &str) -> Result<&'a HostConfig, Failure> {
+    let name = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => name.split(':').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
     };
     let is_it = |host: &&HostConfig| host.host.eq_ignore_ascii_case(name);
-    let hosts = &shared.config.hosts;
     let host = hosts.iter().find(is_it).or_else(|| hosts.iter().find(|host| host.host == "*"));
     host.ok_or_else(|| {
         Failure::new(StatusCode::NOT_FOUND, format!("no host {name} is configured here"))
@@ -178,19 +234,23 @@ fn folder(request: &Parts) -> Result<HeaderValue, Failure> {
 }
 
 /// The name of the variant of a response that depends on headers of this request. Only headers that
-/// the response names in `Vary` and the configuration permits become a part of the name: all others
-/// would split what clients can share.
-fn variant(host: &HostConfig, request: &Parts, name: &Name, found: &Found) -> Option<Name> {
+/// the response names in `Vary` and the configuration (`permitted`) permits become a part of the
+/// name: all others would split what clients can share.
+fn variant(
+    permitted: &[String],
+    request: &HeaderMap,
+    name: &Name,
+    found: &FoundVersion,
+) -> Option<Name> {
     let varies = words(&found.head.fields, &header::VARY);
     let mut headers = Vec::new();
-    for field in &host.vary {
+    for field in permitted {
         let field = field.to_lowercase();
-        let value = request.headers.get(&field).and_then(|value| value.to_str().ok());
-        if let Some(value) = value
-            && varies.contains(&field)
-            && !NOT_VARYING.contains(&&field[..])
-        {
-            headers.push((field, value.to_owned()));
+        let values = request.get_all(&field).iter();
+        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        if !values.is_empty() && varies.contains(&field) && !NOT_VARYING.contains(&&field[..]) {
+            // Several lines mean the same as one (RFC 9110, section 5.2).
+            headers.push((field, values.join(", ")));
         }
     }
     (!headers.is_empty()).then(|| name_with_headers(name, &headers))
@@ -201,10 +261,11 @@ fn variant(host: &HostConfig, request: &Parts, name: &Name, found: &Found) -> Op
 async fn find_in_directory(
     shared: &Arc<Shared>,
     host: &HostConfig,
-    target: &Target,
+    request: &Parts,
     error: SocketError,
-) -> Result<Answer, Failure> {
-    let directory = target.name.as_view().parent().to_name();
+) -> Result<Resolution, Failure> {
+    let path = name_of_path(&host.prefix, request.uri.path(), None)?;
+    let directory = path.name.as_view().parent().to_name();
     if directory == host.prefix && directory.is_empty() {
         return Err(error.into());
     }
@@ -215,11 +276,13 @@ async fn find_in_directory(
     let entries = listing::fetch(shared, &found).await?;
     if entries.contains(&host.index) {
         let index = directory.clone().append_str(&host.index).clone();
-        let (found, source) = shared.heads.find(&index, false).await?;
-        return Ok(Answer::Object(found, source));
+        return Ok(ResolvedObject::current(shared.heads.find(&index, false).await?));
     }
-    match host.listing {
-        true => Ok(Answer::Listing(listing::page(&directory, &host.prefix, &entries))),
-        false => Err(Failure::new(StatusCode::FORBIDDEN, "directories are not listed here")),
+    if !host.listing {
+        return Err(Failure::new(StatusCode::FORBIDDEN, "directories are not listed here"));
     }
+    Ok(Resolution::Listing(listing::page(&directory, &host.prefix, &entries)))
 }
+
+#[cfg(test)]
+mod tests;

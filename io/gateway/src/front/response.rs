@@ -1,7 +1,9 @@
 //! The response for an object: status, header fields, and which bytes follow.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -11,16 +13,13 @@ use weir_face::unix_time_ms;
 
 use super::Shared;
 use super::body::{self, Body, Part};
-use super::conditions::{self, Outcome, Wanted};
+use super::conditions::{self, ByteSelection, Outcome};
 use super::errors::Failure;
-use super::fields::set;
-use super::heads::{Found, HeadSource};
+use super::fields::{set, words};
+use super::heads::{FoundVersion, HeadSource};
 use super::log::Access;
-use crate::names::name_of_path;
+use super::request::ResolvedObject;
 
-/// Separates the parts of a response with several ranges. It contains a character that no base64
-/// text has, and is long enough not to be in a body by chance.
-const BOUNDARY: &str = "weir-7f3a9c51e2b84d06a9d1c4e8f0b25367";
 /// Fields of a full response that a 304 has, too (RFC 9110, section 15.4.5).
 const IN_NOT_MODIFIED: [HeaderName; 9] = [
     header::CACHE_CONTROL,
@@ -46,11 +45,11 @@ pub(super) fn source_word(source: HeadSource) -> &'static str {
 pub(super) fn of_object(
     shared: &Arc<Shared>,
     request: &Parts,
-    found: Arc<Found>,
-    source: HeadSource,
+    object: &ResolvedObject,
     mut access: Access,
 ) -> Response<Body> {
-    let mut fields = head_fields(request, &found, source, &access);
+    let found = &*object.found;
+    let mut fields = head_fields(object, access.begun);
     let status = found.head.status;
     let outcome = match status {
         StatusCode::OK => conditions::evaluate(&request.method, &request.headers, &fields),
@@ -70,35 +69,35 @@ pub(super) fn of_object(
         return failure.response();
     }
     let size = found.metadata.size_bytes;
-    let wanted = match size {
+    let selection = match size {
         Some(size) if status == StatusCode::OK && request.method == Method::GET => {
-            conditions::wanted(&request.headers, &fields, size)
+            conditions::select_bytes(&request.headers, &fields, size)
         }
-        _ => Wanted::All,
+        _ => ByteSelection::All,
     };
     if size.is_some() && status == StatusCode::OK {
         fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     }
     let size = size.unwrap_or(u64::MAX);
-    match wanted {
-        Wanted::All => {
+    match selection {
+        ByteSelection::All => {
             access.status = status;
             if size < u64::MAX && has_body(status) {
                 set(&mut fields, header::CONTENT_LENGTH, size.to_string());
             }
-            let body = content(shared, request, &found, 0..size, access);
+            let body = content(shared, request, found, 0..size, access);
             with(status, fields, body)
         }
-        Wanted::NotSatisfiable => {
+        ByteSelection::NotSatisfiable => {
             access.status = StatusCode::RANGE_NOT_SATISFIABLE;
             let reason = format!("the object has {size} bytes");
             let mut response = Failure::new(access.status, reason).response();
             set(response.headers_mut(), header::CONTENT_RANGE, format!("bytes */{size}"));
             response
         }
-        Wanted::Ranges(ranges) => {
+        ByteSelection::Ranges(ranges) => {
             access.status = StatusCode::PARTIAL_CONTENT;
-            partial(shared, request, &found, fields, &ranges, access)
+            partial(shared, request, found, fields, &ranges, access)
         }
     }
 }
@@ -117,36 +116,39 @@ fn with(status: StatusCode, fields: HeaderMap, body: Body) -> Response<Body> {
 }
 
 /// The producer's fields, and those that say where the response came from.
-fn head_fields(request: &Parts, found: &Found, source: HeadSource, access: &Access) -> HeaderMap {
+fn head_fields(object: &ResolvedObject, begun: Instant) -> HeaderMap {
+    let ResolvedObject { found, source, is_versioned } = object;
     let mut fields = found.head.fields.clone();
     let now_ms = unix_time_ms();
     if found.is_http {
         set(&mut fields, header::AGE, found.head.age_s(now_ms).to_string());
     }
-    if is_versioned(request) {
-        set(&mut fields, header::CACHE_CONTROL, "public, max-age=31536000, immutable");
+    if *is_versioned && found.head.status == StatusCode::OK && may_be_immutable(&fields) {
+        // Not `public`, which would permit caches to share what needs a token.
+        set(&mut fields, header::CACHE_CONTROL, "max-age=31536000, immutable");
     }
-    let hit = match source {
+    let hit = match *source {
         HeadSource::Memory => "hit".to_owned(),
         other => format!("fwd=miss; detail={}", source_word(other)),
     };
     set(&mut fields, HeaderName::from_static("cache-status"), format!("weir; {hit}"));
-    let elapsed_ms = access.begun.elapsed().as_secs_f64() * 1e3;
-    let timing = format!("head;dur={elapsed_ms:.1};desc=\"{}\"", source_word(source));
+    let elapsed_ms = begun.elapsed().as_secs_f64() * 1e3;
+    let timing = format!("head;dur={elapsed_ms:.1};desc=\"{}\"", source_word(*source));
     set(&mut fields, HeaderName::from_static("server-timing"), timing);
     fields.append(header::VIA, HeaderValue::from_static("1.1 weir"));
     fields
 }
 
-fn is_versioned(request: &Parts) -> bool {
-    let root = weir_wire::Name::new();
-    name_of_path(&root, request.uri.path(), None).is_ok_and(|target| target.version.is_some())
+/// Whether the producer permits to keep the response.
+fn may_be_immutable(fields: &HeaderMap) -> bool {
+    let directives = words(fields, &header::CACHE_CONTROL);
+    !directives.iter().any(|word| word.starts_with("no-store") || word.starts_with("private"))
 }
 
 fn content(
     shared: &Arc<Shared>,
     request: &Parts,
-    found: &Found,
+    found: &FoundVersion,
     range: Range<u64>,
     access: Access,
 ) -> Body {
@@ -157,10 +159,18 @@ fn content(
     body::parts(vec![Part::Content(cursor)], Arc::new(access))
 }
 
+/// Separates the parts of a response with several ranges. It is random, so that no file can contain
+/// it on purpose.
+fn boundary() -> String {
+    // The standard library gives each hasher a random key.
+    let random = || RandomState::new().hash_one(0);
+    format!("weir-{:016x}{:016x}", random(), random())
+}
+
 fn partial(
     shared: &Arc<Shared>,
     request: &Parts,
-    found: &Found,
+    found: &FoundVersion,
     mut fields: HeaderMap,
     ranges: &[Range<u64>],
     access: Access,
@@ -176,6 +186,7 @@ fn partial(
     }
     let kind = fields.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.map(|kind| format!("Content-Type: {kind}\r\n")).unwrap_or_default();
+    let boundary = boundary();
     let (mut parts, mut length) = (Vec::new(), 0);
     let mut text = |parts: &mut Vec<Part>, text: String| {
         length += text.len() as u64;
@@ -183,15 +194,58 @@ fn partial(
     };
     for range in ranges {
         let place = place(range);
-        let head = format!("\r\n--{BOUNDARY}\r\n{kind}Content-Range: {place}\r\n\r\n");
+        let head = format!("\r\n--{boundary}\r\n{kind}Content-Range: {place}\r\n\r\n");
         text(&mut parts, head);
         let metadata = found.metadata.clone();
         parts.push(Part::Content(shared.pieces.cursor(metadata, range.start, range.end)));
     }
-    text(&mut parts, format!("\r\n--{BOUNDARY}--\r\n"));
+    text(&mut parts, format!("\r\n--{boundary}--\r\n"));
     length += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-    let kind = format!("multipart/byteranges; boundary={BOUNDARY}");
+    let kind = format!("multipart/byteranges; boundary={boundary}");
     set(&mut fields, header::CONTENT_TYPE, kind);
     set(&mut fields, header::CONTENT_LENGTH, length.to_string());
     with(StatusCode::PARTIAL_CONTENT, fields, body::parts(parts, Arc::new(access)))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_transport::Metadata;
+    use weir_wire::Name;
+
+    use super::*;
+    use crate::head::ResponseHead;
+
+    fn cache_control(status: StatusCode, stated: &'static str, is_versioned: bool) -> String {
+        let mut head = ResponseHead::new(status, unix_time_ms());
+        head.fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(stated));
+        let versioned: Name = "/a/54=%01".parse().unwrap();
+        let mut metadata = Metadata::new(versioned);
+        metadata.http_head = Some(head.encode());
+        let found = Arc::new(FoundVersion::new(metadata, Instant::now()).unwrap());
+        let object = ResolvedObject { found, source: HeadSource::Origin, is_versioned };
+        let fields = head_fields(&object, Instant::now());
+        fields[header::CACHE_CONTROL].to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_public_success_is_immutable() {
+        let immutable = "max-age=31536000, immutable";
+        for (status, stated, is_versioned, expected) in [
+            (StatusCode::OK, "max-age=1", true, immutable),
+            (StatusCode::OK, "no-cache", true, immutable),
+            (StatusCode::OK, "max-age=1", false, "max-age=1"),
+            (StatusCode::OK, "No-Store", true, "No-Store"),
+            (StatusCode::OK, "max-age=1, private", true, "max-age=1, private"),
+            (StatusCode::NOT_FOUND, "max-age=1", true, "max-age=1"),
+        ] {
+            assert_eq!(cache_control(status, stated, is_versioned), expected, "{stated}");
+        }
+    }
+
+    #[test]
+    fn boundaries_differ() {
+        assert_ne!(boundary(), boundary());
+        // A boundary has at most 70 characters (RFC 2046, section 5.1.1).
+        assert_eq!(boundary().len(), 37);
+    }
 }

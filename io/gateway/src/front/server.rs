@@ -1,15 +1,18 @@
 //! Connections: HTTP/1.1 and HTTP/2 over TCP, with or without TLS, with limits.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body::Body as HttpBody;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -17,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -27,14 +30,16 @@ use super::body::{Body, full};
 use super::errors::Failure;
 use super::{SHUTDOWN_TIMEOUT, Shared, request};
 
-/// Upper bound of concurrent requests of an HTTP/2 connection.
-const STREAMS_MAX: u32 = 128;
+/// Upper bound of concurrent requests of an HTTP/2 or HTTP/3 connection.
+pub(super) const STREAMS_MAX: u32 = 128;
 /// Bytes of the head of a request.
-const HEAD_BYTES_MAX: u32 = 32 << 10;
+pub(super) const HEAD_BYTES_MAX: u32 = 32 << 10;
 /// Bytes of requests and responses that an HTTP/1.1 connection buffers.
 const BUFFER_BYTES_MAX: usize = 512 << 10;
 /// Bytes of responses that an HTTP/2 connection buffers.
 const SEND_BYTES: usize = 1 << 20;
+/// How long a refused client has time to read why.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// The pause after a failed `accept`, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -42,16 +47,22 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Limits {
     max: usize,
     per_address_max: usize,
-    counts: Mutex<HashMap<IpAddr, usize>>,
+    open: Mutex<OpenConnections>,
+}
+
+#[derive(Default)]
+struct OpenConnections {
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
 }
 
 impl Limits {
     pub(super) fn new(max: usize, per_address_max: usize) -> Self {
-        Self { max, per_address_max, counts: Mutex::default() }
+        Self { max, per_address_max, open: Mutex::default() }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut HashMap<IpAddr, usize>) -> T) -> T {
-        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,39 +73,40 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// `None` at a limit.
-    pub(super) fn open(shared: &Arc<Shared>, address: IpAddr) -> Option<Self> {
+    /// At a limit, the status for the client.
+    pub(super) fn open(shared: &Arc<Shared>, address: IpAddr) -> Result<Self, StatusCode> {
         let address = address.to_canonical();
         let limits = &shared.limits;
-        let is_open = limits.change(|counts| {
-            let total: usize = counts.values().sum();
-            let own = counts.get(&address).copied().unwrap_or(0);
-            let has_room = total < limits.max && own < limits.per_address_max;
-            if has_room {
-                counts.insert(address, own + 1);
-            }
-            has_room
-        });
-        if !is_open {
+        let mut open = limits.open();
+        let own = open.by_address.get(&address).copied().unwrap_or(0);
+        let refusal = match (open.total < limits.max, own < limits.per_address_max) {
+            (false, _) => Some(StatusCode::SERVICE_UNAVAILABLE),
+            (_, false) => Some(StatusCode::TOO_MANY_REQUESTS),
+            _ => None,
+        };
+        if let Some(status) = refusal {
             shared.metrics.on_refused_connection();
-            return None;
+            return Err(status);
         }
+        open.by_address.insert(address, own + 1);
+        open.total += 1;
+        drop(open);
         shared.metrics.connections.inc();
-        Some(Self { shared: shared.clone(), address })
+        Ok(Self { shared: shared.clone(), address })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.metrics.connections.dec();
-        self.shared.limits.change(|counts| {
-            if let Some(count) = counts.get_mut(&self.address) {
-                *count -= 1;
-                if *count == 0 {
-                    counts.remove(&self.address);
-                }
+        let mut open = self.shared.limits.open();
+        open.total -= 1;
+        if let Entry::Occupied(mut count) = open.by_address.entry(self.address) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
-        });
+        }
     }
 }
 
@@ -109,7 +121,7 @@ pub(super) async fn serve(
     let tls = tls.map(|config| TlsAcceptor::from(Arc::new(config)));
     let alternative = http3_port.map(|port| format!("h3=\":{port}\"; ma=86400"));
     let alternative = alternative.and_then(|text| HeaderValue::from_str(&text).ok());
-    let graceful = Arc::new(GracefulShutdown::new());
+    let graceful = GracefulShutdown::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -123,7 +135,15 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let Some(connection) = Connection::open(&shared, address.ip()) else { continue };
+        let connection = match Connection::open(&shared, address.ip()) {
+            Ok(connection) => connection,
+            Err(status) if tls.is_none() => {
+                tokio::spawn(tokio::time::timeout(REFUSAL_TIME, refuse(stream, status)));
+                continue;
+            }
+            // A handshake costs more than the limit saves.
+            Err(_) => continue,
+        };
         let (tls, alternative) = (tls.clone(), alternative.clone());
         let watcher = graceful.watcher();
         let serving = async move {
@@ -157,9 +177,19 @@ pub(super) async fn serve(
         tokio::spawn(serving);
     }
     drop(listener);
-    if let Some(graceful) = Arc::into_inner(graceful) {
-        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
-    }
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, graceful.shutdown()).await;
+}
+
+/// Says why a connection is closed. Reads what the client has sent: with unread bytes, closing
+/// would destroy the response on its way.
+async fn refuse(mut stream: TcpStream, status: StatusCode) -> io::Result<()> {
+    let text = "There are too many connections. Close some, or try again later.\n";
+    let length = text.len();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    stream.write_all(format!("{head}{text}").as_bytes()).await?;
+    stream.shutdown().await?;
+    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.map(drop)
 }
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -173,7 +203,10 @@ async fn serve_requests(
 ) -> Result<(), AnyError> {
     let (shared, client) = (connection.shared.clone(), connection.address);
     let client_timeout = Duration::from_nanos(shared.config.client_timeout.ns);
+    let has_requested = Arc::new(AtomicBool::new(false));
+    let begun = has_requested.clone();
     let service = service_fn(move |request: Request<Incoming>| {
+        begun.store(true, Ordering::Relaxed);
         let (shared, alternative) = (shared.clone(), alternative.clone());
         async move {
             let mut response = respond(&shared, client, request).await;
@@ -202,7 +235,17 @@ async fn serve_requests(
         builder = builder.http2_only();
     }
     let serving = builder.serve_connection(TokioIo::new(stream), service);
-    watcher.watch(serving.into_owned()).await
+    // Nothing else bounds the time until the first octets, or those of HTTP/2's preface.
+    let silence = async {
+        tokio::time::sleep(client_timeout).await;
+        if has_requested.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        served = watcher.watch(serving.into_owned()) => served,
+        () = silence => Err("the client sends no request".into()),
+    }
 }
 
 /// Answers a request of any protocol.
@@ -216,16 +259,21 @@ where
     B::Error: Into<AnyError>,
 {
     let (parts, body) = request.into_parts();
-    match parts.method {
-        Method::OPTIONS => request::options(),
-        _ => request::respond(shared, client, parts, body).await,
-    }
+    request::respond(shared, client, parts, body).await
 }
 
-/// Serves `/metrics` and `/health`.
-pub(super) async fn serve_status(listener: TcpListener, shared: Arc<Shared>) {
+/// Serves `/metrics` and `/health` until `stopping`.
+pub(super) async fn serve_status(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    mut stopping: watch::Receiver<bool>,
+) {
     loop {
-        let Ok((stream, address)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stops| *stops) => return,
+        };
+        let Ok((stream, address)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };

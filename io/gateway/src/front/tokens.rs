@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use http::StatusCode;
 use http::header::{self, HeaderMap};
 use sha2::{Digest as _, Sha256};
 
@@ -50,10 +49,13 @@ impl Shared {
         });
         match token {
             Some(token) if tokens.accept(token) => Ok(()),
-            Some(_) => Err(Failure::new(StatusCode::FORBIDDEN, "the token is not valid here")),
+            Some(_) => {
+                let challenge = "Bearer error=\"invalid_token\"";
+                Err(Failure::unauthorized(challenge, "the token is not valid here"))
+            }
             None => {
                 let reason = "send a token: Authorization: Bearer TOKEN";
-                Err(Failure::new(StatusCode::UNAUTHORIZED, reason))
+                Err(Failure::unauthorized("Bearer", reason))
             }
         }
     }

@@ -14,10 +14,11 @@ use http::{Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::sync::Semaphore;
-use weir_base::units::Time;
+use weir_base::Packet;
+use weir_base::units::{Size, Time};
 use weir_socket::{
-    Consumer, ConsumerOptions, Identity, Offer, Producer, ProducerOptions, PublishOptions, Session,
-    SlicedObject, SocketError,
+    Consumer, ConsumerOptions, Identity, Offer, Producer, ProducerOptions, PublishError,
+    PublishOptions, Session, SlicedObject, SocketError,
 };
 use weir_wire::{DataView, Name};
 
@@ -25,14 +26,20 @@ use super::Shared;
 use super::body::{Body, Part, full, parts};
 use super::errors::Failure;
 use super::log::Access;
-use crate::head::{AnswerBody, RequestHead, ResponseHead, UploadAnswer};
+use super::request::METHODS;
+use crate::head::{AnswerBody, RequestHead, ResponseHead, UPLOAD_TIME, UploadAnswer};
 
-/// Upper bound of uploads at a time. Each may hold `upload_max` bytes. Others wait.
-const UPLOADS_MAX: usize = 16;
-/// How often an Interest for an upload is sent. The origin passes the request on only once.
-const SENDS: u32 = 3;
-/// How long the origin may take for each.
+/// Uploads of the maximum size that are in progress at a time, or more that are smaller. Others
+/// wait.
+const LARGE_UPLOADS_MAX: u64 = 2;
+/// Bytes of the head and the manifest of an upload.
+const HEAD_AND_MANIFEST_BYTES: u64 = 64 << 10;
+/// Bytes that a permit stands for.
+const PERMIT_BYTES: u64 = 1024;
+/// How long routers keep an Interest for an upload.
 const LIFETIME: Time = Time { ns: 10 * weir_base::NS_PER_S };
+/// How often it is sent, for longer than the origin may take. It passes the request on only once.
+const SENDS: u64 = UPLOAD_TIME.as_secs() * weir_base::NS_PER_S / LIFETIME.ns + 2;
 
 /// How much of the body of a refused request is read, and for how long.
 const DRAINED_BYTES_MAX: usize = 64 << 10;
@@ -44,8 +51,15 @@ pub(super) struct Uploads {
     identity: Identity,
     options: PublishOptions,
     consumer: Consumer,
-    slots: Semaphore,
+    /// The producer's output buffer, so that uploads in progress do not evict each other.
+    buffer: Semaphore,
     bytes_max: u64,
+}
+
+/// Permits for an upload: its packets are longer than its content.
+fn permits(content_bytes: u64) -> u32 {
+    let bytes = content_bytes + content_bytes / 8 + HEAD_AND_MANIFEST_BYTES;
+    u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX)
 }
 
 impl Uploads {
@@ -61,11 +75,15 @@ impl Uploads {
             .set_options(ConsumerOptions { lifetime: LIFETIME, ..consumer.options().clone() })?;
         // Only the front itself may offer an upload, so stores must not answer for it later.
         let never = Time { ns: 0 };
-        let producer_options = ProducerOptions {
+        let buffer_permits = LARGE_UPLOADS_MAX * u64::from(permits(bytes_max));
+        let mut producer_options = ProducerOptions {
+            output_buffer: Size { bytes: buffer_permits * PERMIT_BYTES },
             freshness: never,
             metadata_freshness: never,
             ..ProducerOptions::default()
         };
+        // Packets of earlier uploads are evicted first, although they have been read.
+        producer_options.set("output_policy", "fifo")?;
         let options = producer_options.publish_options();
         let (session, signer) = (session.clone(), identity.clone());
         // Connecting to the router blocks.
@@ -73,31 +91,25 @@ impl Uploads {
             Producer::begin_bind(&session, prefix, signer, producer_options)
         });
         let producer = bind.await.map_err(|_| SocketError::Closed)??.await?;
-        let slots = Semaphore::new(UPLOADS_MAX);
-        Ok(Self { producer, identity, options, consumer, slots, bytes_max })
+        let buffer = Semaphore::new(buffer_permits as usize);
+        Ok(Self { producer, identity, options, consumer, buffer, bytes_max })
     }
 
     /// Publishes the request. Returns the offer for its body.
     async fn publish(&self, head: &RequestHead, content: Bytes) -> Result<Offer, Failure> {
-        let fails = |error: String| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error);
         let number = self.producer.next_version();
         let mut versioned = self.producer.prefix().clone();
         versioned.append_str(&number.to_string()).append_version(number);
-        let size = content.len() as u64;
-        let object = SlicedObject::new(versioned, size, &self.identity, &self.options)
-            .map_err(|error| fails(error.to_string()))?;
-        let mut packets = Vec::new();
-        for slice in 0..object.slices() {
-            let range = object.slice_range(slice);
-            let piece = &content[range.start as usize..range.end as usize];
-            packets.extend(object.sign(slice, piece).map_err(|error| fails(error.to_string()))?);
-        }
-        let metadata = object
-            .sign_metadata(number, self.options.metadata_freshness_ms, Some(head.encode()))
-            .map_err(|error| {
-                let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-                Failure::new(status, error.to_string())
-            })?;
+        let (identity, options, head) =
+            (self.identity.clone(), self.options.clone(), head.encode());
+        // It hashes megabytes.
+        let sign = tokio::task::spawn_blocking(move || {
+            let size = content.len() as u64;
+            let object =
+                SlicedObject::new(versioned, size, &identity, &options).map_err(internal)?;
+            sign_upload(&object, &content, (number, options.metadata_freshness_ms), head)
+        });
+        let (mut packets, metadata) = sign.await.map_err(internal)??;
         packets.push(metadata.clone());
         self.producer.publish_packets_async(packets)?.await?;
         Ok(Offer::decode(metadata)?)
@@ -116,29 +128,42 @@ impl Uploads {
         for _ in 0..SENDS {
             match self.consumer.send(&to, offer)?.await {
                 Ok(packet) => {
-                    self.verify(shared, object, &packet).await?;
+                    shared.heads.verify(object, &packet).await?;
                     let data = DataView::decode(&packet).map_err(|_| malformed())?;
                     return UploadAnswer::decode(data.content).map_err(|_| malformed());
                 }
                 Err(error @ SocketError::TimedOut(_)) => last = error,
-                Err(SocketError::NoRoute(_)) => {
-                    let reason = "the origin does not accept this method here";
-                    return Err(Failure::new(StatusCode::METHOD_NOT_ALLOWED, reason));
-                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(last.into())
     }
+}
 
-    async fn verify(&self, shared: &Shared, object: &Name, packet: &[u8]) -> Result<(), Failure> {
-        if self.consumer.verify(packet).is_ok() {
-            return Ok(());
-        }
-        // Metadata of the same producer carry its certificate.
-        let _ = shared.heads.find(object, true).await;
-        Ok(self.consumer.verify(packet)?)
+/// Signs the body and the metadata of an upload. `metadata`: their number and freshness in
+/// milliseconds.
+fn sign_upload(
+    object: &SlicedObject,
+    content: &[u8],
+    metadata: (u64, u64),
+    head: Vec<u8>,
+) -> Result<(Vec<Packet>, Packet), Failure> {
+    let mut packets = Vec::new();
+    for slice in 0..object.slices() {
+        let range = object.slice_range(slice);
+        let piece = &content[range.start as usize..range.end as usize];
+        packets.extend(object.sign(slice, piece).map_err(internal)?.packets);
     }
+    let (number, freshness_ms) = metadata;
+    let metadata = object.sign_metadata(number, freshness_ms, Some(head));
+    let too_long = |error: PublishError| {
+        Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, error.to_string())
+    };
+    Ok((packets, metadata.map_err(too_long)?))
+}
+
+fn internal(error: impl std::fmt::Display) -> Failure {
+    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
 }
 
 fn malformed() -> Failure {
@@ -162,24 +187,31 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let Some(uploads) = &shared.uploads else {
-        // A response before the end of a request would race with what the client still sends.
-        let drained = Limited::new(body, DRAINED_BYTES_MAX).collect();
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
-        return Err(Failure::method("GET, HEAD, OPTIONS"));
+        drain(body).await;
+        return Err(Failure::method(METHODS[0]));
     };
     let timeout = Duration::from_nanos(shared.config.client_timeout.ns);
-    let Ok(Ok(_slot)) = tokio::time::timeout(timeout, uploads.slots.acquire()).await else {
+    let limit = uploads.bytes_max;
+    let too_long = || {
+        let reason = format!("the body is broken, or longer than {limit} bytes");
+        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    let size = body.size_hint();
+    if size.lower() > limit {
+        drain(body).await;
+        return Err(too_long());
+    }
+    let permits = permits(size.upper().unwrap_or(limit).min(limit));
+    let acquired = tokio::time::timeout(timeout, uploads.buffer.acquire_many(permits));
+    let Ok(Ok(_permit)) = acquired.await else {
         let reason = "too many uploads are in progress; try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason));
     };
-    let limit = usize::try_from(uploads.bytes_max).unwrap_or(usize::MAX);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let collected = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
     let content = match collected.await {
         Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(_)) => {
-            let reason = format!("the body is broken, or longer than {limit} bytes");
-            return Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, reason));
-        }
+        Ok(Err(_)) => return Err(too_long()),
         Err(_) => return Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body is too slow")),
     };
     let mut fields = request.headers.clone();
@@ -194,6 +226,17 @@ where
         shared.heads.forget(object);
     }
     Ok((answer.head, answer.body))
+}
+
+/// Reads the body of a request that is refused. A response before its end would race with what the
+/// client still sends.
+async fn drain<B>(body: B)
+where
+    B: HttpBody<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let drained = Limited::new(body, DRAINED_BYTES_MAX).collect();
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
 }
 
 /// The response for an answer to an upload.
@@ -223,4 +266,27 @@ pub(super) async fn response(
     *response.status_mut() = head.status;
     *response.headers_mut() = fields;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_security::DigestSigner;
+
+    use super::*;
+
+    #[test]
+    fn permits_cover_packets() {
+        let (identity, options) = (Identity::new(DigestSigner), PublishOptions::default());
+        for len in [0, 1, 100_000, 5_000_000] {
+            let content = vec![1; len];
+            let versioned: Name = "/host/front/12345678901234567890/54=%01".parse().unwrap();
+            let object = SlicedObject::new(versioned, len as u64, &identity, &options).unwrap();
+            let head = vec![0; 5000];
+            let signed = sign_upload(&object, &content, (1, 0), head);
+            let (packets, metadata) = signed.unwrap();
+            let bytes: usize = packets.iter().chain([&metadata]).map(|packet| packet.len()).sum();
+            let permitted = u64::from(permits(len as u64)) * PERMIT_BYTES;
+            assert!(bytes as u64 <= permitted, "{len}: {bytes} of {permitted}");
+        }
+    }
 }

@@ -12,8 +12,8 @@ use weir_security::sha256;
 use super::context::Context;
 use super::find::{Found, Known, Question, find};
 use super::live::find_live;
-use super::policy::{Validator, may_be_stale, version_number};
-use super::response::{Body, Problem};
+use super::policy::{Validator, version_number};
+use super::response::{Body, Problem, without_user};
 use super::version::Version;
 use crate::head::ResponseHead;
 
@@ -40,9 +40,14 @@ pub(super) async fn ask(context: &Context, question: &mut Question) -> (Answer, 
         question.has_false_validators = true;
         result = ask_and_publish(context, question).await;
     }
+    if let Err(problem) = &result {
+        problem.log(&question.target.url);
+    }
     let stale = question.known.as_ref().filter(|known| permits_stale(context, &known.head));
     match result {
         Ok((known, _)) if known.head.status.is_server_error() && stale.is_some() => {
+            let (url, status) = (without_user(&question.target.url), known.head.status);
+            tracing::warn!(%url, %status, "the server fails, so a stale response is served");
             (Answer::Stale, None)
         }
         Ok((known, rest)) => (Answer::Current(known), rest),
@@ -54,7 +59,7 @@ pub(super) async fn ask(context: &Context, question: &mut Question) -> (Answer, 
 fn permits_stale(context: &Context, head: &ResponseHead) -> bool {
     let until = head.received_ms.saturating_add(head.lifetime_ms);
     let until = until.saturating_add(context.config.stale.ns / NS_PER_MS);
-    unix_time_ms() < until && !head.status.is_server_error() && may_be_stale(&head.fields)
+    unix_time_ms() < until && !head.status.is_server_error() && !head.forbids_stale()
 }
 
 async fn ask_and_publish(
@@ -77,7 +82,6 @@ async fn ask_and_publish(
 
 /// A response that explains a problem.
 async fn explain(context: &Context, question: &Question, problem: &Problem) -> Known {
-    tracing::debug!(url = %question.target.url, %problem, "the server fails");
     let content = Bytes::from(format!("{}\n{}\n", problem.status, problem.reason));
     let mut head = ResponseHead::new(problem.status, unix_time_ms());
     for (name, value) in
@@ -89,9 +93,9 @@ async fn explain(context: &Context, question: &Question, problem: &Problem) -> K
     let validator = Validator::default();
     let number = version_number(&validator, (head.status, None), size, Some(&digest));
     let object = context.object(&question.object, number, size);
-    let object = object.expect("an object with one segment needs no shape");
+    let object = object.expect("no target is too deep, and one segment needs no manifest");
     let version = Arc::new(Version::new(number, object, (validator, true), None));
     // Without the text, the status still says enough.
     let _ = context.publish_slices(&version, content).await;
-    Known { version, head }
+    Known::new(version, head)
 }

@@ -1,12 +1,15 @@
 //! What all tasks of an origin share, and the publication of slices.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::{JoinError, spawn_blocking};
 use weir_base::Packet;
 use weir_security::sign_data;
-use weir_socket::{Identity, Producer, PublishOptions, Request, SlicedObject};
+use weir_socket::{Identity, Producer, PublishOptions, Request, SignedSlice, SlicedObject};
 use weir_wire::{Data, InterestView, Name};
 
 use super::playlist::LiveFolders;
@@ -15,6 +18,38 @@ use super::upstream::Upstream;
 use super::version::Version;
 use crate::config::OriginConfig;
 
+/// Bounds how many slices are hashed at the same time.
+pub(super) struct Processors(Arc<Semaphore>);
+
+/// Permits to hash one slice.
+pub(super) struct Processor(OwnedSemaphorePermit);
+
+impl Processors {
+    fn new(count: usize) -> Self {
+        Self(Arc::new(Semaphore::new(count)))
+    }
+
+    pub(super) async fn acquire(&self) -> Processor {
+        Processor(self.0.clone().acquire_owned().await.expect("never closed"))
+    }
+}
+
+impl Processor {
+    /// Runs what would block a task for long.
+    pub(super) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let permit = self.0;
+        // The work keeps the permit, even if the task that waits for it is dropped.
+        let with_permit = move || {
+            let _permit = permit;
+            work()
+        };
+        spawn_blocking(with_permit).await
+    }
+}
+
 /// What all tasks of an origin share.
 pub(super) struct Context {
     pub(super) upstream: Upstream,
@@ -22,6 +57,7 @@ pub(super) struct Context {
     pub(super) counters: Arc<Counters>,
     pub(super) config: OriginConfig,
     pub(super) playlists: LiveFolders,
+    pub(super) processors: Processors,
     identity: Identity,
     options: PublishOptions,
 }
@@ -35,12 +71,14 @@ impl Context {
         config: OriginConfig,
     ) -> Self {
         let counters = upstream.counters();
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             upstream,
             producer,
             counters,
             config,
             playlists: LiveFolders::new(),
+            processors: Processors::new(processors),
             identity,
             options,
         }
@@ -84,7 +122,9 @@ impl Context {
             if first.len() < slice_bytes {
                 break;
             }
-            self.publish_slice(version, slice, first.split_to(slice_bytes)).await?;
+            let processor = self.processors.acquire().await;
+            let content = first.split_to(slice_bytes);
+            self.publish_slice(processor, version, slice, content).await?;
         }
         Ok(())
     }
@@ -92,6 +132,7 @@ impl Context {
     /// Signs and publishes a slice. Returns when the producer answers with it.
     pub(super) async fn publish_slice(
         &self,
+        processor: Processor,
         version: &Arc<Version>,
         slice: u64,
         content: Bytes,
@@ -99,20 +140,40 @@ impl Context {
         let fails = |error: &dyn std::fmt::Display| {
             Problem::bad_gateway(format!("The gateway cannot publish the content: {error}."))
         };
-        let signed = version.clone();
-        // It hashes megabytes.
-        let sign = tokio::task::spawn_blocking(move || {
-            let digest = signed.object.content_digest(&content);
-            (signed.is_same_slice(slice, digest), signed.object.sign(slice, &content))
-        });
-        let (is_same, packets) = sign.await.map_err(|error| fails(&error))?;
-        if !is_same {
+        let signing = version.clone();
+        let sign = processor.run(move || signing.object.sign(slice, &content));
+        let signed = sign.await.map_err(|error| fails(&error))?.map_err(|error| fails(&error))?;
+        let SignedSlice { packets, digest } = signed;
+        if !version.is_same_slice(slice, digest) {
             return Err(Problem::changed());
         }
-        let packets = packets.map_err(|error| fails(&error))?;
         let published = self.producer.publish_packets_async(packets);
         published.map_err(|error| fails(&error))?.await.map_err(|error| fails(&error))?;
         self.count(|counters| &counters.slices);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn hashes_as_many_slices_as_processors() {
+        let (processors, running) = (Processors::new(2), Arc::new(AtomicUsize::new(0)));
+        let work = || async {
+            let (processor, running) = (processors.acquire().await, running.clone());
+            let hash = move || {
+                let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                running.fetch_sub(1, Ordering::SeqCst);
+                now
+            };
+            processor.run(hash).await.unwrap()
+        };
+        let most = futures_util::future::join_all((0..20).map(|_| work())).await;
+        assert_eq!(most.into_iter().max(), Some(2));
     }
 }

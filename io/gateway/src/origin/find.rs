@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -39,6 +40,20 @@ const KEPT_BY_NOT_MODIFIED: [HeaderName; 4] =
 pub(super) struct Known {
     pub(super) version: Arc<Version>,
     pub(super) head: ResponseHead,
+    /// When the head was received.
+    pub(super) received: Instant,
+}
+
+impl Known {
+    /// A version whose head was just received.
+    pub(super) fn new(version: Arc<Version>, head: ResponseHead) -> Self {
+        Self { version, head, received: Instant::now() }
+    }
+
+    /// Milliseconds of freshness left.
+    pub(super) fn fresh_ms(&self) -> u64 {
+        self.head.fresh_ms_after(unix_time_ms(), self.received.elapsed())
+    }
 }
 
 /// A question about a resource.
@@ -70,8 +85,10 @@ pub(super) async fn find(context: &Context, question: &Question) -> Result<Found
         match (response.status, known) {
             (StatusCode::NOT_MODIFIED, Some(known)) => {
                 context.count(|counters| &counters.not_modified);
-                let head = confirmed(context, known, &response.fields);
-                let known = Known { version: known.version.clone(), head };
+                let mut fields = response.fields;
+                context.upstream.localize(&question.target, &mut fields);
+                let head = confirmed(context, known, &fields);
+                let known = Known::new(known.version.clone(), head);
                 return Ok(Found { known, first: Bytes::new(), rest: None });
             }
             (StatusCode::NOT_MODIFIED, None) => {
@@ -116,7 +133,7 @@ fn confirmed(context: &Context, known: &Known, fields: &HeaderMap) -> ResponseHe
     head
 }
 
-/// A live playlist without a statement is fresh until its next segment is due.
+/// A live playlist is fresh until its next segment is due, or less long if its server says so.
 fn set_freshness(
     context: &Context,
     head: &mut ResponseHead,
@@ -127,8 +144,12 @@ fn set_freshness(
     let freshness = Freshness::of(head.status, fields, default_ms);
     (head.lifetime_ms, head.age_s) = (freshness.lifetime_ms, freshness.age_s);
     head.received_ms = unix_time_ms();
-    if let Some(playlist) = version.playlist.as_ref().filter(|_| is_silent(fields)) {
-        head.lifetime_ms = playlist.freshness(fields, version.age()).as_millis() as u64;
+    if let Some(playlist) = &version.playlist {
+        let rest_ms = playlist.freshness(fields, version.age()).as_millis() as u64;
+        head.lifetime_ms = match is_silent(fields) {
+            true => rest_ms,
+            false => head.lifetime_ms.min(rest_ms),
+        };
     }
 }
 
@@ -188,7 +209,7 @@ async fn whole(
     if response.length.is_some_and(|length| length > bytes_max) {
         return Err(too_long());
     }
-    let content = response.body.take(bytes_max as usize + 1).await?;
+    let content = response.body.take((bytes_max as usize).saturating_add(1)).await?;
     if content.len() as u64 > bytes_max {
         return Err(too_long());
     }
@@ -238,7 +259,7 @@ fn known(
     };
     set_freshness(context, &mut head, &response.fields, &version);
     check_head(&version, &head)?;
-    Ok(Known { version, head })
+    Ok(Known::new(version, head))
 }
 
 fn is_playlist(question: &Question) -> bool {

@@ -14,9 +14,6 @@ const HASHED: u64 = 1 << 61;
 /// A modification so short before the response may be followed by another one within the same
 /// second, which `Last-Modified` does not show (RFC 9110, section 8.8.2.2).
 const MODIFIED_AGE_MIN: Duration = Duration::from_secs(2);
-/// Directives with which a stale response must not be used (RFC 9111, section 4.2.4).
-const NEVER_STALE: [&str; 6] =
-    ["must-revalidate", "proxy-revalidate", "s-maxage", "no-cache", "no-store", "private"];
 
 /// What RFC 9111 says about the freshness of a response.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -92,16 +89,6 @@ fn response(status: StatusCode, fields: &HeaderMap) -> Response<()> {
         fields.insert(header::EXPIRES, HeaderValue::from_static("0"));
     }
     response
-}
-
-/// Whether a response may be used while the server fails.
-pub(super) fn may_be_stale(fields: &HeaderMap) -> bool {
-    let values = fields.get_all(header::CACHE_CONTROL).iter();
-    let mut directives = values
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|part| part.split('=').next().unwrap_or_default().trim().to_ascii_lowercase());
-    directives.all(|name| !NEVER_STALE.contains(&&name[..]))
 }
 
 /// What distinguishes the versions of a resource at its server.
@@ -261,15 +248,6 @@ mod tests {
         }
         let age_s = Freshness::of(StatusCode::OK, &fields(&[("age", "20")]), 0).age_s;
         assert_eq!(age_s, 20);
-    }
-
-    #[test]
-    fn strict_responses_are_never_stale() {
-        assert!(may_be_stale(&fields(&[("cache-control", "max-age=1, public")])));
-        assert!(may_be_stale(&fields(&[])));
-        for directive in ["Must-Revalidate", "max-age=5, no-cache", "s-maxage=1"] {
-            assert!(!may_be_stale(&fields(&[("cache-control", directive)])), "{directive}");
-        }
     }
 
     const MONDAY: (&str, &str) = ("last-modified", "Mon, 01 Jan 2024 00:00:00 GMT");

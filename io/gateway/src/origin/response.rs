@@ -10,6 +10,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use http::StatusCode;
 use http::header::{self, HeaderMap};
+use reqwest::Url;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Bytes of a slice of usual size.
@@ -23,13 +24,15 @@ pub(super) const SLICE_TIME: Duration = Duration::from_secs(60);
 pub(super) struct Problem {
     pub(super) status: StatusCode,
     pub(super) reason: String,
+    /// What the HTTP client reported. It is for the log: it may show addresses.
+    pub(super) cause: Option<String>,
     /// Whether the server changes content without changing its validator.
     pub(super) is_false_validator: bool,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into(), is_false_validator: false }
+        Self { status, reason: reason.into(), cause: None, is_false_validator: false }
     }
 
     pub(super) fn bad_gateway(reason: impl Into<String>) -> Self {
@@ -50,6 +53,23 @@ impl Problem {
         let reason = "Too many requests to the server of this content wait. Try again later.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, reason)
     }
+
+    /// Logs that a request for this URL has failed.
+    pub(super) fn log(&self, url: &Url) {
+        // A mistake of a client is no failure of the server.
+        if !self.status.is_client_error() {
+            let (url, cause) = (without_user(url), self.cause.as_deref());
+            tracing::warn!(%url, cause, "{self}");
+        }
+    }
+}
+
+/// A URL as others may see it, without user and password.
+pub(super) fn without_user(url: &Url) -> Url {
+    let mut url = url.clone();
+    // They fail for URLs without a host, which have no user.
+    let _ = (url.set_username(""), url.set_password(None));
+    url
 }
 
 /// What an origin has done so far.

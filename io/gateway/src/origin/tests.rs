@@ -1,5 +1,6 @@
 mod fixture;
 mod live;
+mod streams;
 mod uploads;
 
 use std::sync::Arc;
@@ -287,6 +288,11 @@ async fn refuses_names_of_no_resource() {
     for name in ["/...../a", "/a/32=other", "/a%2Fb", "/a/32=%40cookie%3Da"] {
         assert!(network.get_from(name, 0).await.is_err(), "{name}");
     }
+    // Their packets would have too many components.
+    for components in [61, 62] {
+        let name = "/a".repeat(components);
+        assert!(network.get_from(&name, 0).await.is_err(), "{components}");
+    }
     assert_eq!(server.requests().len(), 0);
     let consumer = network.consumer.clone();
     let wrong = tokio::task::spawn_blocking(move || {
@@ -296,4 +302,40 @@ async fn refuses_names_of_no_resource() {
     assert!(wrong.await.unwrap().is_err());
     // It was asked which version it has.
     assert_eq!(server.requests().len(), 1);
+}
+
+/// Anyone can send an Interest, so only configured headers reach the server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passes_on_configured_headers_alone() {
+    let server = Server::start(|request| {
+        let language = request.field("accept-language").unwrap_or("none").to_owned();
+        file(request, "\"v1\"", "vary: accept-language\r\n", language.as_bytes())
+    });
+    let network = Network::start_with(server.address, |config| {
+        config.vary = vec!["Accept-Language".into()];
+    })
+    .await;
+    assert_eq!(network.get("/a/32=%40accept-language%3Dde").await.text(), "de");
+    for headers in ["x-http-method-override%3DDELETE", "accept-language%3Dde&x-own%3D1"] {
+        let name = format!("/a/32=%40{headers}");
+        assert!(network.get_from(&name, 0).await.is_err(), "{headers}");
+    }
+    assert_eq!(server.requests().len(), 1);
+    let network = Network::start(server.address).await;
+    assert!(network.get_from("/a/32=%40accept-language%3Dde", 0).await.is_err());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn confirmed_fields_become_relative() {
+    let server = Server::start(|request| {
+        let fields = format!("content-location: http://{}/b/c\r\n", request.field("host").unwrap());
+        file(request, "\"v1\"", &fields, b"x")
+    });
+    let network = Network::start(server.address).await;
+    for _ in 0..2 {
+        assert_eq!(network.get("/b/a").await.field("content-location"), Some("c"));
+        until_stale().await;
+    }
+    assert_eq!(network.origin.stats().not_modified, 1);
 }

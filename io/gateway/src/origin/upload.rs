@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 use bytes::{Bytes, BytesMut};
 use http::{Method, StatusCode};
 use lru::LruCache;
+use tokio::time::{Instant, timeout_at};
 use weir_base::Packet;
 use weir_face::unix_time_ms;
 use weir_security::sha256;
@@ -22,9 +23,9 @@ use weir_wire::{InterestView, Name, tlv};
 use super::context::Context;
 use super::policy::{Validator, version_number};
 use super::response::Problem;
-use super::upstream::Target;
+use super::upstream::{Target, is_too_deep};
 use super::version::Version;
-use crate::head::{AnswerBody, RequestHead, ResponseHead, UploadAnswer};
+use crate::head::{AnswerBody, RequestHead, ResponseHead, UPLOAD_TIME, UploadAnswer};
 
 /// Upper bound of uploads at the same time.
 const UPLOADS_MAX: usize = 64;
@@ -39,6 +40,13 @@ pub(super) struct UploadId {
     /// The name of the object, and the keyword with the method.
     name: Name,
     offered: Name,
+}
+
+impl UploadId {
+    /// The object that the upload changes.
+    pub(super) fn object(&self) -> Name {
+        self.name.as_view().parent().to_name()
+    }
 }
 
 /// A request with a body.
@@ -59,32 +67,53 @@ impl Upload {
         let mut methods = context.config.methods.iter();
         let method = methods.find(|method| keyword.is_keyword(method.as_bytes()))?;
         let target = context.upstream.target(name.parent()).filter(|_| is_digest)?;
+        // A long answer is an object below this name.
+        if is_too_deep(name) {
+            return None;
+        }
         let offer: Offer = request.offer()?.ok()?;
         let id = UploadId { name: name.to_name(), offered: offer.name().clone() };
         Some(Self { id, method: method.parse().ok()?, target })
     }
 
-    /// Fetches the request and sends it. Returns the encoded answer.
-    pub(super) async fn perform(&self, context: &Context, consumer: &Consumer) -> Vec<u8> {
-        let answer = self.try_perform(context, consumer).await;
-        let answer = answer.unwrap_or_else(|problem| {
-            let text = format!("{}\n{}\n", problem.status, problem.reason);
-            let head = ResponseHead::new(problem.status, unix_time_ms());
-            UploadAnswer { head, body: AnswerBody::Inline(text.into_bytes()) }
-        });
-        answer.encode()
+    /// Fetches the request and sends it. Returns the encoded answer, and whether the server may
+    /// have performed the request.
+    pub(super) async fn perform(&self, context: &Context, consumer: &Consumer) -> (Vec<u8>, bool) {
+        let deadline = Instant::now() + UPLOAD_TIME;
+        let fetched = timeout_at(deadline, self.fetch(consumer, context)).await;
+        let late = |_| Problem::timeout("The request was not received from its sender in time.");
+        let (head, body) = match fetched.map_err(late).flatten() {
+            Ok(fetched) => fetched,
+            Err(problem) => return (failure(&problem), false),
+        };
+        let answer = timeout_at(deadline, self.send(context, head, body)).await;
+        let late = |_| {
+            let reason = "The server did not answer in time. It may have performed the request.";
+            Problem::timeout(reason)
+        };
+        match answer.map_err(late).flatten() {
+            Ok(answer) => {
+                let status = answer.head.status;
+                let is_error = status.is_client_error() || status.is_server_error();
+                (answer.encode(), !is_error)
+            }
+            Err(problem) => {
+                problem.log(&self.target.url);
+                (failure(&problem), true)
+            }
+        }
     }
 
-    async fn try_perform(
+    async fn send(
         &self,
         context: &Context,
-        consumer: &Consumer,
+        head: RequestHead,
+        body: Bytes,
     ) -> Result<UploadAnswer, Problem> {
         let bytes_max = context.config.unsized_max.bytes;
-        let (head, body) = self.fetch(consumer, bytes_max).await?;
         let sent = context.upstream.send(&self.method, &self.target, head.fields, body).await;
         let mut response = sent?;
-        let content = response.body.take(bytes_max as usize + 1).await?;
+        let content = response.body.take((bytes_max as usize).saturating_add(1)).await?;
         if content.len() as u64 > bytes_max {
             return Err(Problem::bad_gateway("The answer of the server is too long."));
         }
@@ -103,8 +132,9 @@ impl Upload {
     async fn fetch(
         &self,
         consumer: &Consumer,
-        bytes_max: u64,
+        context: &Context,
     ) -> Result<(RequestHead, Bytes), Problem> {
+        let bytes_max = context.config.unsized_max.bytes;
         let fails = |error: weir_socket::SocketError| {
             Problem::bad_gateway(format!("The request cannot be fetched from its sender: {error}."))
         };
@@ -157,6 +187,13 @@ impl Upload {
         context.publish_slices(&version.into(), content).await?;
         Ok(name)
     }
+}
+
+/// The encoded answer that explains a problem.
+pub(super) fn failure(problem: &Problem) -> Vec<u8> {
+    let text = format!("{}\n{}\n", problem.status, problem.reason);
+    let head = ResponseHead::new(problem.status, unix_time_ms());
+    UploadAnswer { head, body: AnswerBody::Inline(text.into_bytes()) }.encode()
 }
 
 /// The uploads in progress, and the answers to earlier ones.

@@ -1,5 +1,6 @@
 //! Requests to the server.
 
+use std::error::Error as _;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,19 +13,22 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weir_wire::NameView;
+use weir_wire::{NAME_COMPONENTS_MAX, NameView};
 
 #[cfg(feature = "s3")]
 use super::bucket::Bucket;
-use super::response::{Body, BodyLimits, Counters, Problem, Response, SLICE_TIME};
+use super::response::{Body, BodyLimits, Counters, Problem, Response, without_user};
 use crate::config::OriginConfig;
 use crate::names;
 
 const USER_AGENT: &str = concat!("weir-gateway/", env!("CARGO_PKG_VERSION"));
 const VIA: HeaderValue = HeaderValue::from_static("1.1 weir-gateway");
+/// Components of the longest names of an object's packets, below its own name.
+const COMPONENTS_BELOW_OBJECT: usize = 3;
 /// Request headers that no name may carry: they identify a client, frame a message, or are set
 /// here.
-const FORBIDDEN_HEADERS: [HeaderName; 18] = [
+const FORBIDDEN_HEADERS: [HeaderName; 19] = [
+    header::ACCEPT_ENCODING,
     header::AUTHORIZATION,
     header::COOKIE,
     header::PROXY_AUTHORIZATION,
@@ -56,6 +60,25 @@ fn client(timeout: Duration) -> Result<Client, String> {
         .connect_timeout(timeout)
         .build()
         .map_err(|error| format!("the HTTP client does not start: {error}"))
+}
+
+/// The headers that names may carry.
+fn varying_headers(config: &OriginConfig) -> Result<Vec<HeaderName>, String> {
+    let names = config.vary.iter().map(|text| {
+        let name = text.parse().ok().filter(|name| !FORBIDDEN_HEADERS.contains(name));
+        name.ok_or_else(|| {
+            format!(
+                "`vary` must not list `{text}`; choose headers on which the content depends and \
+                 that identify no client"
+            )
+        })
+    });
+    names.collect()
+}
+
+/// Whether the packets of this object would have more components than routers forward.
+pub(super) fn is_too_deep(object: NameView<'_>) -> bool {
+    object.component_count() + COMPONENTS_BELOW_OBJECT > NAME_COMPONENTS_MAX
 }
 
 /// A resource of the server.
@@ -90,6 +113,8 @@ pub(super) struct Upstream {
     /// Without a slash at its end.
     base: Url,
     prefix_components: usize,
+    /// The headers that names may carry.
+    vary: Vec<HeaderName>,
     server: Server,
     timeout: Duration,
     permits: Arc<Semaphore>,
@@ -119,6 +144,7 @@ impl Upstream {
         Ok(Self {
             base,
             prefix_components: config.prefix.as_view().component_count(),
+            vary: varying_headers(config)?,
             server,
             timeout,
             permits: Arc::new(Semaphore::new(config.requests_max.clamp(1, 1 << 16))),
@@ -132,6 +158,9 @@ impl Upstream {
 
     /// The resource with the name of this object; `None` if there is none.
     pub(super) fn target(&self, object: NameView<'_>) -> Option<Target> {
+        if is_too_deep(object) {
+            return None;
+        }
         let resource = names::resource_of_name(object, self.prefix_components).ok()?;
         let has_path = object.component(self.prefix_components).is_some_and(|it| it.is_generic());
         let path = match has_path {
@@ -144,7 +173,7 @@ impl Upstream {
         let mut headers = HeaderMap::new();
         for (name, value) in &resource.headers {
             let name: HeaderName = name.parse().ok()?;
-            if FORBIDDEN_HEADERS.contains(&name) {
+            if !self.vary.contains(&name) {
                 return None;
             }
             headers.append(name, HeaderValue::from_str(value).ok()?);
@@ -153,10 +182,11 @@ impl Upstream {
     }
 
     /// The `Location` of a response for this resource: relative where it is below the server's URL,
-    /// so that it holds for each host under which fronts serve it.
+    /// so that it holds for each host under which fronts serve it. Without user and password.
     fn location(&self, target: &Target, location: &HeaderValue) -> Option<HeaderValue> {
-        let to = target.url.join(location.to_str().ok()?).ok()?;
-        let base = self.base.as_str().trim_end_matches('/');
+        let to = without_user(&target.url.join(location.to_str().ok()?).ok()?);
+        let base = without_user(&self.base);
+        let base = base.as_str().trim_end_matches('/');
         let is_below = to.as_str().strip_prefix(base);
         let text =
             match is_below.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?'])) {
@@ -202,7 +232,7 @@ impl Upstream {
         self.limited(time, answer).await
     }
 
-    /// Sends a request with a body, once.
+    /// Sends a request with a body, once. The caller limits its time.
     pub(super) async fn send(
         &self,
         method: &Method,
@@ -222,7 +252,7 @@ impl Upstream {
                 "Buckets are only read by this gateway.",
             )),
         };
-        self.limited(self.timeout + SLICE_TIME, answer).await
+        self.limited(Duration::MAX, answer).await
     }
 
     /// Limits a request in time, and the number of requests.
@@ -249,24 +279,30 @@ impl Upstream {
         permit: OwnedSemaphorePermit,
     ) -> Result<Response, Problem> {
         let request = request.header(header::ACCEPT_ENCODING, "identity").header(header::VIA, VIA);
-        let response = request.send().await.map_err(|error| problem_of(&error))?;
+        let response = request.send().await.map_err(problem_of)?;
         let (status, fields) = (response.status(), response.headers().clone());
         let length = response.content_length();
-        let pieces = response.bytes_stream().map_err(|error| problem_of(&error)).boxed();
+        let pieces = response.bytes_stream().map_err(problem_of).boxed();
         Ok(Response { status, fields, length, body: Body::new(pieces, self.body_limits(permit)) })
     }
 }
 
-fn problem_of(error: &reqwest::Error) -> Problem {
-    if error.is_timeout() {
-        return Problem::timeout("The server of this content did not accept a connection in time.");
+fn problem_of(error: reqwest::Error) -> Problem {
+    let problem = if error.is_timeout() {
+        Problem::timeout("The server of this content did not accept a connection in time.")
+    } else if error.is_connect() {
+        Problem::bad_gateway("The server of this content refuses connections. Try again later.")
+    } else {
+        Problem::bad_gateway("The response of the server is malformed, or ended early.")
+    };
+    // The URL may have a password.
+    let error = error.without_url();
+    let (mut text, mut cause) = (error.to_string(), error.source());
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
     }
-    if error.is_connect() {
-        return Problem::bad_gateway(
-            "The server of this content refuses connections. Try again later.",
-        );
-    }
-    Problem::bad_gateway("The response of the server is malformed, or ended early.")
+    Problem { cause: Some(text), ..problem }
 }
 
 #[cfg(test)]
@@ -276,7 +312,9 @@ mod tests {
     use super::*;
 
     fn upstream(url: &str) -> Upstream {
-        Upstream::new(&OriginConfig::new("/p".parse().unwrap(), url.into())).unwrap()
+        let mut config = OriginConfig::new("/p".parse().unwrap(), url.into());
+        config.vary = vec!["Accept-Language".into()];
+        Upstream::new(&config).unwrap()
     }
 
     fn url(base: &str, name: &str) -> Option<String> {
@@ -294,10 +332,58 @@ mod tests {
             ("http://h:1/a", "/p/32=%3Fx=1", Some("http://h:1/a?x=1")),
             ("http://h:1", "/p/b%20c/32=%3Fx=1", Some("http://h:1/b%20c?x=1")),
             ("http://h:1", "/p/b/32=%40cookie%3D1", None),
-            ("http://h:1", "/p/b/32=%40Accept-Language%3Dde", Some("http://h:1/b")),
+            ("http://h:1", "/p/b/32=%40accept-language%3Dde", Some("http://h:1/b")),
+            ("http://h:1", "/p/b/32=%40accept%3Dtext", None),
             ("http://h:1", "/p/...../c", None),
         ] {
             assert_eq!(url(base, name).as_deref(), found, "{base} {name}");
+        }
+    }
+
+    #[test]
+    fn refuses_names_too_deep_for_packets() {
+        let of = |components: usize| url("http://h", &format!("/p{}", "/a".repeat(components - 1)));
+        assert!(of(61).is_some());
+        for components in 62..=64 {
+            assert_eq!(of(components), None, "{components}");
+        }
+    }
+
+    #[test]
+    fn refuses_headers_that_identify_clients() {
+        for header in ["Cookie", "host", "a b", ""] {
+            let mut config = OriginConfig::new("/p".parse().unwrap(), "http://h".into());
+            config.vary = vec![header.into()];
+            assert!(Upstream::new(&config).is_err_and(|error| error.contains(header)), "{header}");
+        }
+    }
+
+    /// The password of the server is for the log no more than for clients.
+    #[tokio::test]
+    async fn problems_name_their_cause() {
+        let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let upstream = upstream(&format!("http://user:secret@{nowhere}"));
+        let name: Name = "/p/a".parse().unwrap();
+        let target = upstream.target(name.as_view()).unwrap();
+        let problem = upstream.get(&target, None, HeaderMap::new()).await.err().unwrap();
+        let cause = problem.cause.unwrap();
+        assert!(cause.contains("refused") && !cause.contains("secret"), "{cause}");
+        assert_eq!(without_user(&target.url).as_str(), format!("http://{nowhere}/a"));
+    }
+
+    #[test]
+    fn redirects_hide_user_and_password() {
+        let upstream = upstream("http://user:secret@h:1/a");
+        let name: Name = "/p/b/c".parse().unwrap();
+        let target = upstream.target(name.as_view()).unwrap();
+        for (location, expected) in [
+            ("/ab", "http://h:1/ab"),
+            ("/a/d", "../d"),
+            ("http://h:1/a/d", "../d"),
+            ("http://user:secret@other/", "http://other/"),
+        ] {
+            let found = upstream.location(&target, &HeaderValue::from_static(location));
+            assert_eq!(found.unwrap(), expected, "{location}");
         }
     }
 

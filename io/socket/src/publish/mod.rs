@@ -12,4 +12,4 @@ mod slices;
 pub use error::PublishError;
 pub use serve::{ObjectStore, ServeProblem, Update, Updates, serve};
 pub use sign::{Label, PublishOptions, SigningMode, publish_file, publish_listing, publish_octets};
-pub use slices::SlicedObject;
+pub use slices::{SignedSlice, SlicedObject};

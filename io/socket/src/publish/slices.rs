@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-use weir_base::Packet;
+use weir_base::{Packet, Pool};
 use weir_security::manifest::{
     self, DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId,
 };
 use weir_security::{NullSigner, Signer, sha256_each};
-use weir_transport::{ContentDigest, METADATA_KEYWORD, Metadata};
+use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
 
 use super::error::PublishError;
-use super::sign::{MANIFEST_SEGMENTS_MIN, PublishOptions, sign_single_packet};
+use super::sign::{MANIFEST_SEGMENTS_MIN, PublishOptions, sign_single_packet, signature_info};
 use crate::sockets::Identity;
 
 /// Components of the names of metadata and manifest parts below the object's name.
@@ -35,6 +35,14 @@ pub struct SlicedObject {
     manifest: Option<ManifestShape>,
     freshness_ms: u64,
     identity: Identity,
+}
+
+/// The packets of a slice.
+pub struct SignedSlice {
+    pub packets: Vec<Packet>,
+    /// SHA-256 of the digests that the manifest part lists; without a manifest, of the content. It
+    /// is the same exactly if the slice has the same content.
+    pub digest: Digest,
 }
 
 impl SlicedObject {
@@ -73,7 +81,7 @@ impl SlicedObject {
         let digests = vec![[0; 32]; DIGESTS_PER_PART];
         let part = ManifestPart { shape, level: 1, first: u64::MAX, digests: &digests };
         // The last part has the longest number.
-        let data = self.part_data(self.segments(), part);
+        let data = self.part_data(self.segments(), shape, part.encode());
         let signer = &*self.identity.signer;
         let packet = weir_security::sign_data(&data, signer)?;
         let signature = signer.sign(&[])?.len();
@@ -116,14 +124,6 @@ impl SlicedObject {
         (slice * bytes).min(self.size_bytes)..((slice + 1) * bytes).min(self.size_bytes)
     }
 
-    /// A digest of the content of a slice, as [`ContentDigest`] has it: many times faster than the
-    /// SHA-256 of the whole.
-    pub fn content_digest(&self, content: &[u8]) -> [u8; 32] {
-        let mut digest = ContentDigest::default();
-        digest.add_all(&content.chunks(self.segment_size as usize).collect::<Vec<_>>());
-        digest.finish()
-    }
-
     /// Signs a slice: its manifest part, if it has one, then its segments.
     ///
     /// # Errors
@@ -131,41 +131,91 @@ impl SlicedObject {
     ///
     /// # Panics
     /// `content` does not have the length of the slice.
-    pub fn sign(&self, slice: u64, content: &[u8]) -> Result<Vec<Packet>, PublishError> {
+    pub fn sign(&self, slice: u64, content: &[u8]) -> Result<SignedSlice, PublishError> {
+        let segments = self.sign_segments(slice, content)?;
+        let Some((shape, list)) = self.list_digests(slice, &segments) else {
+            let digest = weir_security::sha256(&[content]);
+            return Ok(SignedSlice { packets: segments, digest });
+        };
+        let part = self.part_data(slice, shape, list);
+        let digest = weir_security::sha256(&[&part.content]);
+        let part = sign_single_packet("a part of the manifest", &part, &*self.identity.signer)?;
+        Ok(SignedSlice { packets: [part].into_iter().chain(segments).collect(), digest })
+    }
+
+    /// [`SignedSlice::digest`] without a signature of the manifest part.
+    ///
+    /// # Errors
+    /// # Panics
+    /// As [`SlicedObject::sign`].
+    pub fn digest(&self, slice: u64, content: &[u8]) -> Result<Digest, PublishError> {
+        if self.manifest.is_none() {
+            return Ok(weir_security::sha256(&[content]));
+        }
+        let segments = self.sign_segments(slice, content)?;
+        let list = self.list_digests(slice, &segments).map(|(_, list)| list).unwrap_or_default();
+        Ok(weir_security::sha256(&[&list]))
+    }
+
+    /// The segments of a slice, all in one block of memory.
+    fn sign_segments(&self, slice: u64, content: &[u8]) -> Result<Vec<Packet>, PublishError> {
         let range = self.slice_range(slice);
         assert_eq!(content.len() as u64, range.end - range.start, "slice {slice}");
-        let first = slice * self.segments_per_slice();
         let signer: &dyn Signer = match self.manifest {
             Some(_) => &NullSigner,
             None => &*self.identity.signer,
         };
+        let (versioned, last) = (self.versioned.as_view(), self.segments() - 1);
+        let info = signature_info(signer);
+        let template = SegmentTemplate::new(versioned, self.freshness_ms, last, &info);
         let chunks = content.chunks(self.segment_size as usize);
         // An empty object has one empty segment.
         let chunks = chunks.chain(content.is_empty().then_some(&[][..]));
+        let first = slice * self.segments_per_slice();
+        let mut scratch = Vec::new();
         let segments = (first..).zip(chunks).map(|(segment, content)| {
-            let data = Data::new(self.versioned.clone().append_segment(segment).clone())
-                .freshness_ms(self.freshness_ms)
-                .final_block_id(Component::segment(self.segments() - 1))
-                .content(content);
-            sign_single_packet("a segment", &data, signer)
+            let signature = template.sign(segment, content, signer, &mut scratch)?;
+            let len = template.frame(segment, content.len(), signature.len()).len;
+            match len > PACKET_SIZE_MAX {
+                true => Err(PublishError::TooLong { what: "a segment", len }),
+                false => Ok((segment, content, signature, len)),
+            }
         });
         let segments = segments.collect::<Result<Vec<_>, _>>()?;
-        let Some(shape) = self.manifest else { return Ok(segments) };
-        let wires: Vec<&[u8]> = segments.iter().map(|packet| &packet[..]).collect();
-        let digests = sha256_each(&wires);
-        let part = ManifestPart { shape, level: 1, first, digests: &digests };
-        let part = self.part_data(slice, part);
-        let part = sign_single_packet("a part of the manifest", &part, &*self.identity.signer)?;
-        Ok([part].into_iter().chain(segments).collect())
+        let bytes = segments.iter().map(|(_, _, _, len)| len).sum();
+        let mut block = Pool::new(0).alloc(bytes);
+        let mut at = 0;
+        for (segment, content, signature, len) in &segments {
+            let out = &mut block[at..at + len];
+            let frame = template.write(*segment, content.len(), signature, out);
+            out[frame.content].copy_from_slice(content);
+            at += len;
+        }
+        let block = block.freeze(bytes);
+        let mut at = 0;
+        let packets = segments.iter().map(|(_, _, _, len)| {
+            at += len;
+            block.slice(at - len..at)
+        });
+        Ok(packets.collect())
     }
 
-    fn part_data(&self, number: u64, part: ManifestPart<'_>) -> Data {
+    /// What the manifest part of a slice lists, encoded. `None`: the object has no manifest.
+    fn list_digests(&self, slice: u64, segments: &[Packet]) -> Option<(ManifestShape, Vec<u8>)> {
+        let shape = self.manifest?;
+        let wires: Vec<&[u8]> = segments.iter().map(|packet| &packet[..]).collect();
+        let digests = sha256_each(&wires);
+        let first = slice * self.segments_per_slice();
+        Some((shape, ManifestPart { shape, level: 1, first, digests: &digests }.encode()))
+    }
+
+    fn part_data(&self, number: u64, shape: ManifestShape, list: Vec<u8>) -> Data {
         let name = |number| manifest::part_name(self.versioned.as_view(), PartId::leaf(number));
-        let last = self.segments().div_ceil(part.shape.digests_per_part()) - 1;
+        let last = self.segments().div_ceil(shape.digests_per_part()) - 1;
         Data::new(name(number))
             .freshness_ms(self.freshness_ms)
             .final_block_id(Component::segment(last))
-            .content(part.encode())
+            .content(list)
     }
 
     /// Signs the metadata of the version. `number` is that of the metadata themselves: later ones
@@ -235,8 +285,9 @@ mod tests {
         let mut read = Vec::new();
         for slice in 0..object.slices() {
             let range = object.slice_range(slice);
-            let packets =
-                object.sign(slice, &content[range.start as usize..range.end as usize]).unwrap();
+            let content = &content[range.start as usize..range.end as usize];
+            let SignedSlice { packets, digest } = object.sign(slice, content).unwrap();
+            assert_eq!(object.digest(slice, content).unwrap(), digest);
             let part = DataView::decode(&packets[0]).unwrap();
             manifest.add_part(PartId::leaf(slice), part.content).unwrap();
             for packet in &packets[1..] {
@@ -258,7 +309,9 @@ mod tests {
         let object = object(&name, 1 << 20);
         assert!((1..DIGESTS_PER_PART as u64).contains(&object.segments_per_slice()));
         let content = vec![7; (object.slice_range(0).end) as usize];
-        assert!(object.sign(0, &content).unwrap().iter().all(|it| it.len() <= PACKET_SIZE_MAX));
+        assert!(
+            object.sign(0, &content).unwrap().packets.iter().all(|it| it.len() <= PACKET_SIZE_MAX)
+        );
     }
 
     #[test]

@@ -59,6 +59,11 @@ impl Consumer {
         self.options.set(option, value)
     }
 
+    /// A consumer with the same options, for which `trust` decides about signers.
+    pub fn with_trust(&self, trust: impl Trust + Send + 'static) -> Self {
+        Self { trust: SharedTrust::new(trust), ..self.clone() }
+    }
+
     /// Starts to fetch an object: the latest version, or the one at the end of the name. Does not
     /// wait; the reader reports later errors.
     ///

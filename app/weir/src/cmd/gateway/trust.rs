@@ -1,7 +1,6 @@
-//! The signers that a front trusts: those of `weir get`, for all its requests together.
+//! The signers that a gateway trusts: those of `weir get`.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use weir_crypto::UserTrust;
@@ -11,11 +10,11 @@ use weir_wire::{DataView, Name};
 use crate::transfer::KeyArgs;
 use crate::transfer::trust::explain;
 
-/// The trust of the user, shared by all requests.
-#[derive(Clone)]
-pub(super) struct GatewayTrust(Arc<Mutex<UserTrust>>);
+/// The user's trust for the names below one.
+pub(super) struct GatewayTrust(UserTrust);
 
 impl GatewayTrust {
+    /// Reads the user's settings.
     pub(super) fn new(
         keys: &KeyArgs,
         anchors: &[PathBuf],
@@ -28,32 +27,26 @@ impl GatewayTrust {
         if allow_unsigned {
             trust.policy().allow_unsigned();
         }
-        Ok(Self(Arc::new(Mutex::new(trust))))
+        Ok(Self(trust))
     }
 
-    fn trust(&self) -> MutexGuard<'_, UserTrust> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records signers that were trusted on first use.
-    pub(super) fn remember(&self) {
-        if let Err(error) = self.trust().remember() {
-            tracing::warn!(%error, "the signers that were trusted on first use are not recorded");
-        }
+    /// The same settings for other names, whose first signer may be another one.
+    pub(super) fn for_names_below(&self, root: &Name) -> Self {
+        Self(self.0.for_names_below(root.clone()))
     }
 }
 
 impl Trust for GatewayTrust {
     fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
-        self.trust().decide(data)
+        self.0.decide(data)
     }
 
     fn offer_certificate(&mut self, certificate: &[u8]) {
-        self.trust().offer_certificate(certificate);
+        self.0.offer_certificate(certificate);
     }
 
     fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        self.trust().on_fetched(wanted, packet);
+        self.0.on_fetched(wanted, packet);
     }
 
     fn explain(&self, refusal: Refusal) -> String {

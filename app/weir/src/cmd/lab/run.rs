@@ -66,6 +66,9 @@ pub(crate) struct ReproduceArgs {
     /// Run only this scenario; may be repeated [default: all that the claims need]
     #[arg(long = "scenario", value_name = "NAME")]
     scenarios: Vec<String>,
+    /// Run only this seed, without confidence intervals [default: all seeds of the scenarios]
+    #[arg(long)]
+    seed: Option<u64>,
     /// Store the verdicts with commit and date in the paper's folder, and update its README
     #[arg(long)]
     record: bool,
@@ -256,6 +259,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         size: args.common.size(),
         arm: args.common.arm(),
         scenarios: args.scenarios.clone(),
+        seed: args.seed,
         out: args.common.out.clone(),
     };
     let program = program();

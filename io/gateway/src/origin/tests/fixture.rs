@@ -147,6 +147,10 @@ pub(super) fn content(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+pub(super) fn router_without_store() -> TestRouter {
+    TestRouter::start_with(|config| config.store.capacity_bytes = 0)
+}
+
 /// A router, an origin and a consumer.
 pub(super) struct Network {
     pub(super) origin: Origin,
@@ -186,7 +190,14 @@ impl Network {
         server: SocketAddr,
         change: impl FnOnce(&mut OriginConfig),
     ) -> Self {
-        let router = TestRouter::start();
+        Self::start_on(TestRouter::start(), server, change).await
+    }
+
+    pub(super) async fn start_on(
+        router: TestRouter,
+        server: SocketAddr,
+        change: impl FnOnce(&mut OriginConfig),
+    ) -> Self {
         let uri = FaceUri::Unix(router.path.clone());
         let session = tokio::task::spawn_blocking(move || Session::connect(&uri).unwrap());
         let session = session.await.unwrap();

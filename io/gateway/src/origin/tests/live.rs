@@ -18,14 +18,20 @@ async fn live(server: &Server) -> Network {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn playlist_is_fresh_until_next_segment() {
-    let server = Server::start(|request| match request.line.contains("stated") {
-        true => file(request, "\"v1\"", "cache-control: no-cache\r\n", playlist(3, "").as_bytes()),
-        false => file(request, "\"v1\"", "", playlist(3, "").as_bytes()),
+    let server = Server::start(|request| {
+        let control = match request.line.split(' ').nth(1).unwrap() {
+            "/c/none.m3u8" => "cache-control: no-cache\r\n",
+            "/c/long.m3u8" => "cache-control: max-age=60\r\n",
+            _ => "",
+        };
+        file(request, "\"v1\"", control, playlist(3, "").as_bytes())
     });
     let network = live(&server).await;
-    let lifetime_ms = network.get("/c/a.m3u8").await.head.lifetime_ms;
-    assert!((100..=1000).contains(&lifetime_ms), "{lifetime_ms}");
-    assert_eq!(network.get("/c/stated.m3u8").await.head.lifetime_ms, 0);
+    for name in ["/c/a.m3u8", "/c/long.m3u8"] {
+        let lifetime_ms = network.get(name).await.head.lifetime_ms;
+        assert!((100..=1000).contains(&lifetime_ms), "{name}: {lifetime_ms}");
+    }
+    assert_eq!(network.get("/c/none.m3u8").await.head.lifetime_ms, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
