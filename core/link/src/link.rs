@@ -482,6 +482,7 @@ impl Link {
         self.egress.shrink();
         self.ingress.shrink();
         self.decoder.shrink();
+        self.encoder.shrink();
     }
 
     /// When [`poll`](Self::poll) must be called next; may be too early, never too late.

@@ -29,10 +29,10 @@ fn data(suffix: u32) -> Vec<u8> {
 }
 
 /// A router that peers reach with hICN packets.
-fn listening(threads: usize) -> TestRouter {
+fn listening(address: &str, threads: usize) -> TestRouter {
     TestRouter::start_with(|config| {
         config.threads = threads;
-        let address = "127.0.0.1:0".parse().unwrap();
+        let address = address.parse().unwrap();
         config.listeners.push(Listener::Udp { format: UdpFormat::Hicn, address, required: true });
     })
 }
@@ -76,9 +76,14 @@ fn foreign_peer() -> UdpSocket {
 
 #[test]
 fn data_crosses_two_routers() {
-    for (token, threads) in [(None, 1), (Some(PitTokenChoice::Short), 1), (None, 3)] {
-        let far = listening(threads);
-        let uri = format!("hicn+udp4://{}", far.address("hicn+udp4"));
+    for (address, scheme, token, threads) in [
+        ("127.0.0.1:0", "hicn+udp4", None, 1),
+        ("127.0.0.1:0", "hicn+udp4", Some(PitTokenChoice::Short), 1),
+        ("127.0.0.1:0", "hicn+udp4", None, 3),
+        ("[::1]:0", "hicn+udp6", Some(PitTokenChoice::Short), 3),
+    ] {
+        let far = listening(address, threads);
+        let uri = format!("{scheme}://{}", far.address(scheme));
         let near = with_upstream(&uri, token, threads);
         let (mut producer, mut consumer) = (far.unix(), near.unix());
         producer.register(&prefix().to_string());
@@ -101,7 +106,7 @@ fn data_crosses_two_routers() {
 
 #[test]
 fn foreign_peer_gets_data_at_its_locator() {
-    let router = listening(1);
+    let router = listening("127.0.0.1:0", 1);
     let mut producer = router.unix();
     producer.register(&prefix().to_string());
     let peer = foreign_peer();

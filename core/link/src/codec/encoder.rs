@@ -83,6 +83,13 @@ impl Encoder {
         }
     }
 
+    /// Frees memory that only earlier packets needed.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(Mode::Hicn(hicn)) = self.mode() {
+            hicn.shrink();
+        }
+    }
+
     /// Encodes one packet and passes its frames to `push`. Returns their number, which is more than
     /// one if the packet must be fragmented.
     #[inline(always)]

@@ -16,6 +16,9 @@ use super::received::Received;
 use crate::counters::LinkDrop;
 use crate::frame::{FRAME_PREFIX_MAX, Frame};
 
+/// Free memory that a face keeps for the packets that it sends: those of a usual batch.
+const POOL_BYTES_MAX: usize = 256 << 10;
+
 /// The state of a face with hICN packets.
 #[derive(Debug)]
 pub(crate) struct Hicn {
@@ -23,11 +26,19 @@ pub(crate) struct Hicn {
     rng: Rng,
     /// A packet while it is converted. The memory is reused.
     scratch: Vec<u8>,
+    /// Memory of the packets that are sent.
+    pool: Pool,
 }
 
 impl Hicn {
     pub(crate) fn new(config: &CodecConfig) -> Self {
-        Self { rng: Rng::from_seed(config.sequence_start), scratch: Vec::new() }
+        let rng = Rng::from_seed(config.sequence_start);
+        Self { rng, scratch: Vec::new(), pool: Pool::new(POOL_BYTES_MAX) }
+    }
+
+    /// Frees memory that only earlier packets needed.
+    pub(crate) fn shrink(&mut self) {
+        (self.scratch, self.pool) = (Vec::new(), Pool::new(POOL_BYTES_MAX));
     }
 
     /// Decodes one frame, which is an IPv6 packet.
@@ -84,7 +95,7 @@ impl Hicn {
         // payload without a prefix, so that sockets never pad it.
         Ok(match self.scratch.len() <= FRAME_PREFIX_MAX {
             true => Frame::new(&self.scratch, Packet::empty()),
-            false => Frame::bare(Packet::from(self.scratch.as_slice())),
+            false => Frame::bare(self.pool.copy(&self.scratch)),
         })
     }
 }
