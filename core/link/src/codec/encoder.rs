@@ -96,7 +96,7 @@ impl Encoder {
     pub(crate) fn encode(
         &mut self,
         context: CodecContext<'_>,
-        header: LpHeader,
+        mut header: LpHeader,
         packet: &Packet,
         push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
@@ -107,7 +107,7 @@ impl Encoder {
                 return encode_hicn(hicn, context.config, &header, packet, push);
             }
         };
-        self.ndnlp.encode(context, reliability, header, packet, push)
+        self.ndnlp.encode(context, reliability, &mut header, packet, push)
     }
 
     pub(crate) fn encode_signal(

@@ -30,7 +30,7 @@ impl NdnlpEncoder {
         &mut self,
         context: CodecContext<'_>,
         reliability: Option<&mut Reliability>,
-        mut header: LpHeader,
+        header: &mut LpHeader,
         packet: &Packet,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
@@ -40,21 +40,21 @@ impl NdnlpEncoder {
             header.next_hop_face = None;
         }
         if reliability.is_some() {
-            return self.encode_fragments(context, reliability, &header, packet, push);
+            return self.encode_fragments(context, reliability, header, packet, push);
         }
         // NFD closes a stream on a frame larger than the largest packet, although it sends such
         // frames.
-        if let Some(frame) = single_frame(&header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
+        if let Some(frame) = single_frame(header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
             push(frame);
             return Ok(1);
         }
         if config.fragmentation {
-            return self.encode_fragments(context, None, &header, packet, push);
+            return self.encode_fragments(context, None, header, packet, push);
         }
         // These fields are optional. A packet that fits only without them must not be dropped.
         header.congestion_mark = 0;
         header.incoming_face = None;
-        let frame = single_frame(&header, packet, config.mtu);
+        let frame = single_frame(header, packet, config.mtu);
         push(frame.ok_or(LinkDrop::TooLargeForMtu)?);
         Ok(1)
     }
@@ -72,7 +72,9 @@ impl NdnlpEncoder {
 
     /// Encodes the fragments of a packet. Network-layer fields go only into fragment 0, as in NFD.
     /// With reliability, a packet that fits into one frame is one fragment of one, so each packet
-    /// has a Sequence and room for a TxSequence.
+    /// has a Sequence and room for a TxSequence. Outside of [`Self::encode`], which stays small for
+    /// the usual packet.
+    #[inline(never)]
     fn encode_fragments(
         &mut self,
         context: CodecContext<'_>,
