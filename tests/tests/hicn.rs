@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use serde_json::Value;
 use weir_hicn::{HicnName, HicnView, Hop, from_tlv, updated_label};
 use weir_tests::sockets::{self, content, name, producer_with, session};
-use weir_tests::{Host, Router, TEST_TIMEOUT, wait_until};
+use weir_tests::{Host, Router, TEST_TIMEOUT, random_file, sha256_hex, wait_until};
 use weir_transport::NameMapping;
 use weir_wire::{Interest, UriStyle};
 
@@ -88,6 +88,24 @@ fn file_crosses_two_routers() {
 #[test]
 fn file_crosses_two_routers_of_ours_with_tokens() {
     crosses_two_routers("pit_token = \"short\"\n", "2");
+}
+
+/// The same by commands.
+#[test]
+fn file_crosses_by_commands() {
+    let host = Host::new();
+    let (near, far) = (Border::start(&host, "near"), Border::start(&host, "far"));
+    near.router.add_route(PREFIX, &far.uri());
+    let expected = random_file(&host.path("source"), 300_000, 1);
+    let options = ["--mapping", MAPPING, "--signature-per", "manifest"];
+    let (_producer, name) = far.router.put_object(&[&["source", "/file"][..], &options].concat());
+    assert!(name.starts_with("/file/"), "{name}");
+    near.router.weir(&["get", "/file", "-o", "out", "--mapping", MAPPING]).success();
+    assert_eq!(sha256_hex(&host.path("out")), expected);
+    assert!(near.face(&far.uri())["inData"].as_u64() > Some(38));
+    host.write("folder/a", b"text");
+    let refused = far.router.weir(&["put", "folder", "/folder", "--mapping", MAPPING]).failure();
+    assert!(refused.contains("a directory has no hICN names"), "{refused}");
 }
 
 /// A peer as simple as hicn-ping: it sends an Interest, and gets the Data at its locator.
