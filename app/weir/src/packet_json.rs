@@ -43,12 +43,13 @@ impl PacketError {
 
 impl PacketKind {
     /// The kind given by the first byte. Unknown types count as Interest, whose decoder reports the
-    /// error. An IPv6 packet that starts like an LpPacket counts as one.
+    /// error. An IPv6 packet with TCP counts as hICN, unless it starts like an LpPacket.
     pub(crate) fn of(packet: &[u8]) -> Self {
+        const TCP: u8 = 6;
         match packet.first().copied().map(u32::from) {
             Some(tlv::DATA) => Self::Data,
             Some(tlv::LP_PACKET) => Self::Lp,
-            Some(0x60..=0x6F) => Self::Hicn,
+            Some(0x60..=0x6F) if packet.get(6) == Some(&TCP) => Self::Hicn,
             _ => Self::Interest,
         }
     }
