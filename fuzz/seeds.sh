@@ -42,6 +42,8 @@ for octets in map(bytes.fromhex, runs):
     for target in ("lp", "frame"):
         seed(target, octets)
     seed("runs", bytes([len(octets)]) + octets)
+for line in pathlib.Path("../core/hicn/tests/vectors/hicn.jsonl").read_text().splitlines():
+    seed("hicn", bytes.fromhex(json.loads(line)["hex"]))
 for record in records("name-uri.jsonl"):
     seed("name_uri", record["uri"].encode())
 PYTHON

@@ -4,11 +4,12 @@ use std::io::{self, Read as _};
 use std::thread;
 
 use weir_crypto::{KeyChain, KeyType, UserTrust};
+use weir_hicn::HicnName;
 use weir_security::DigestSigner;
 use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, Session, SocketError};
 use weir_tests::sockets::{self, content, name, producer_options, producer_with, session};
 use weir_tests::{Host, Router, TEST_TIMEOUT};
-use weir_transport::{HicnName, NameMapping};
+use weir_transport::NameMapping;
 use weir_wire::{DataView, Interest};
 
 const MAPPING: &str = "hicn:2001:db8:7::/48";

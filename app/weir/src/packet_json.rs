@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use weir_hicn::{Flags, HicnError, HicnView, to_tlv};
 use weir_wire::{
     DataView, DecodeError, InterestView, KeyLocatorView, LpView, NameView, PacketView,
     SignatureInfoView, UriStyle, tlv,
@@ -17,15 +18,38 @@ pub(crate) enum PacketKind {
     Data,
     /// An LpPacket. A bare Interest or Data counts as one without header fields
     Lp,
+    /// An hICN packet, from its IPv6 header on
+    Hicn,
+}
+
+/// Why a packet is invalid.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub(crate) enum PacketError {
+    #[error(transparent)]
+    Ndn(#[from] DecodeError),
+    #[error(transparent)]
+    Hicn(#[from] HicnError),
+}
+
+impl PacketError {
+    /// A short key.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Ndn(error) => error.reason(),
+            Self::Hicn(error) => error.reason(),
+        }
+    }
 }
 
 impl PacketKind {
     /// The kind given by the first byte. Unknown types count as Interest, whose decoder reports the
-    /// error.
+    /// error. An IPv6 packet with TCP counts as hICN, unless it starts like an LpPacket.
     pub(crate) fn of(packet: &[u8]) -> Self {
+        const TCP: u8 = 6;
         match packet.first().copied().map(u32::from) {
             Some(tlv::DATA) => Self::Data,
             Some(tlv::LP_PACKET) => Self::Lp,
+            Some(0x60..=0x6F) if packet.get(6) == Some(&TCP) => Self::Hicn,
             _ => Self::Interest,
         }
     }
@@ -36,18 +60,59 @@ impl PacketKind {
             Self::Interest => "interest",
             Self::Data => "data",
             Self::Lp => "lp",
+            Self::Hicn => "hicn",
         }
     }
 }
 
 /// Decodes a packet and returns its fields. Also verifies DigestSha256 signatures, and decodes the
-/// packet inside an LpPacket.
-pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, DecodeError> {
-    match kind {
-        PacketKind::Interest => checked_interest(wire).map(|view| interest(&view)),
-        PacketKind::Data => checked_data(wire).map(|view| data(&view)),
-        PacketKind::Lp => lp(&LpView::decode(wire)?),
+/// packet inside an LpPacket. An hICN packet also has its form as an NDN packet.
+pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, PacketError> {
+    Ok(match kind {
+        PacketKind::Interest => checked_interest(wire).map(|view| interest(&view))?,
+        PacketKind::Data => checked_data(wire).map(|view| data(&view))?,
+        PacketKind::Lp => lp(&LpView::decode(wire)?)?,
+        PacketKind::Hicn => hicn(&HicnView::decode(wire)?)?,
+    })
+}
+
+/// An hICN packet as an NDN packet. The nonce of an Interest is 0; a router draws one.
+pub(crate) fn as_ndn(wire: &[u8]) -> Result<Vec<u8>, PacketError> {
+    let mut tlv = Vec::new();
+    let range = to_tlv(&HicnView::decode(wire)?, 0, &mut tlv)?;
+    Ok(tlv[range].to_vec())
+}
+
+fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
+    let header = &view.header;
+    let has = |flag| header.flags.has(flag);
+    let mut fields: Fields = vec![
+        ("direction", if header.is_data() { "data" } else { "interest" }.into()),
+        ("address", header.name.address.to_string().into()),
+        ("suffix", header.name.suffix.into()),
+        ("locator", header.locator.to_string().into()),
+        ("lifetimeMs", header.lifetime_ms.into()),
+        ("hopLimit", header.hop_limit.into()),
+        ("pathLabel", header.path_label.into()),
+        ("manifest", has(Flags::MANIFEST).into()),
+        ("last", has(Flags::LAST).into()),
+        ("congestion", header.is_marked.into()),
+    ];
+    if let Some(ah) = &view.ah {
+        let about = vec![
+            ("algorithm", ah.algorithm.number().into()),
+            ("timeMs", ah.time_ms.into()),
+            ("keyIdHex", octets(ah.key_id)),
+            ("signatureHex", octets(ah.signature())),
+        ];
+        fields.push(("authentication", object(about)));
     }
+    fields.push(("payloadHex", octets(view.payload)));
+    let mut tlv = Vec::new();
+    let range = to_tlv(view, 0, &mut tlv)?;
+    fields.push(("ndnHex", octets(&tlv[range.clone()])));
+    fields.push(("inner", inner(&tlv[range])?));
+    Ok(fields)
 }
 
 /// Fields as a JSON object.
@@ -189,7 +254,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
     Ok(fields)
 }
 
-/// Kind and name of the packet inside an LpPacket.
+/// Kind and name of the packet inside another.
 fn inner(wire: &[u8]) -> Result<Value, DecodeError> {
     let kind = PacketKind::of(wire);
     let view = match kind {

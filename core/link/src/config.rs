@@ -2,7 +2,7 @@ use weir_base::NS_PER_MS;
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::LP_PREFIX_MAX;
 
-use crate::codec::{CodecConfig, MTU_MIN};
+use crate::codec::{CodecConfig, HicnConfig, PacketFormat};
 use crate::egress::{DisciplineConfig, EgressConfig, MarkingConfig, MarkingPolicy};
 use crate::ingress::ShapingConfig;
 use crate::runs::RunsConfig;
@@ -28,6 +28,7 @@ impl LinkConfig {
     pub fn stream() -> Self {
         Self {
             codec: CodecConfig {
+                format: PacketFormat::Ndnlp,
                 mtu: PACKET_SIZE_MAX + LP_PREFIX_MAX,
                 fragmentation: false,
                 reassembly: false,
@@ -66,9 +67,18 @@ impl LinkConfig {
         config
     }
 
-    /// Raises an MTU that is too small to [`MTU_MIN`].
+    /// A face with hICN packets of at most `mtu` bytes.
+    pub fn hicn(mtu: usize, config: HicnConfig) -> Self {
+        let mut link = Self::stream();
+        link.codec.mtu = mtu;
+        link.codec.format = PacketFormat::Hicn(config);
+        link
+    }
+
+    /// Raises an MTU that is too small to [`MTU_MIN`](crate::MTU_MIN), and turns off what the
+    /// packet format does not have.
     pub(crate) fn sanitized(mut self) -> Self {
-        self.codec.mtu = self.codec.mtu.max(MTU_MIN);
+        self.codec.sanitize();
         self
     }
 }

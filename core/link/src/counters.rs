@@ -73,6 +73,33 @@ link_drops! {
     RunMalformed = "run-malformed",
     /// The frame exceeds the MTU, and cannot or may not be fragmented.
     TooLargeForMtu = "too-large-for-mtu",
+    /// The hICN packet ends inside its header.
+    HicnTruncated = "hicn-truncated",
+    /// The frame is no IPv6 packet: hICN over IPv4, or the header of version 9.
+    HicnVersion = "hicn-version",
+    /// The payload length of IPv6 is not that of the frame.
+    HicnLength = "hicn-length",
+    /// An IPv6 packet with an extension header.
+    HicnExtensionHeader = "hicn-extension-header",
+    /// A fragment of an IPv6 packet.
+    HicnFragment = "hicn-fragment",
+    HicnIcmp = "hicn-icmp",
+    HicnNotTcp = "hicn-not-tcp",
+    /// Other ports than those of hICN: real TCP.
+    HicnPorts = "hicn-ports",
+    HicnTcpOptions = "hicn-tcp-options",
+    /// The authentication header is longer than the packet, or contradicts itself.
+    HicnAh = "hicn-ah",
+    /// The signature has an unknown algorithm.
+    HicnAlgorithm = "hicn-algorithm",
+    /// The NDN elements in the authentication header are malformed.
+    HicnNdnElements = "hicn-ndn-elements",
+    /// As an NDN packet, the hICN packet would exceed the largest packet.
+    HicnTooLarge = "hicn-too-large",
+    /// A packet whose name is not an hICN name was sent to a face with hICN packets.
+    HicnNoName = "hicn-no-name",
+    /// A packet with a field that hICN lacks, or a Nack, was sent to a face with hICN packets.
+    HicnNoForm = "hicn-no-form",
     /// The socket refused the frame (unreachable, too long, no buffers).
     SocketRefused = "socket-refused",
 }

@@ -4,7 +4,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
 use weir_wire::{RunOffer, tlv};
 
-use crate::codec::{CodecContext, Decoder, Encoder, Received, Reliability};
+use crate::codec::{CodecContext, Decoder, Encoder, Mode, Received, Reliability};
 use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
@@ -58,7 +58,7 @@ impl Link {
             let (runs, seed) = (self.config.codec.runs, self.config.egress.seed);
             self.offers = Offers::new(runs, seed).map(Box::new);
         }
-        self.encoder.set_reliability(self.config.codec.reliability);
+        self.encoder.configure(&self.config.codec);
         let (egress, context) = self.egress();
         egress.reconfigure(&before.egress, context);
     }
@@ -80,14 +80,37 @@ impl Link {
         self.counters.in_bytes += frame.len() as u64;
         self.last_received = Some(now);
         let Self { config, counters, decoder, encoder, .. } = self;
-        let reliability = encoder.reliability();
         let context = CodecContext { now, config: &config.codec, counters };
-        let received = decoder.decode(context, frame, pool, reliability);
-        // A received frame may acknowledge frames, fill a frame of Acks, or show that a frame is
-        // lost.
-        if self.is_reliable() {
-            self.push_due(now);
+        match encoder.mode() {
+            None => {
+                let received = decoder.decode(context, frame, pool, None);
+                self.finish(now, received)
+            }
+            Some(Mode::Reliability(reliability)) => {
+                let received = decoder.decode(context, frame, pool, Some(reliability));
+                // A received frame may acknowledge frames, fill a frame of Acks, or show that a
+                // frame is lost.
+                self.push_due(now);
+                self.finish(now, received)
+            }
+            Some(Mode::Hicn(_)) => self.receive_hicn(now, &frame, pool),
         }
+    }
+
+    /// Outside of [`Self::receive`], so that it costs other faces nothing.
+    #[cold]
+    #[inline(never)]
+    fn receive_hicn(&mut self, now: Instant, frame: &[u8], pool: &mut Pool) -> Received {
+        let Self { config, counters, encoder, .. } = self;
+        let Some(Mode::Hicn(hicn)) = encoder.mode() else { return Received::Idle };
+        let context = CodecContext { now, config: &config.codec, counters };
+        let received = hicn.decode(context, frame, pool);
+        self.finish(now, received)
+    }
+
+    /// Handles the result of one frame.
+    #[inline(always)]
+    fn finish(&mut self, now: Instant, received: Result<Received, LinkDrop>) -> Received {
         match received {
             Ok(Received::Packet { header, packet }) => {
                 let kind = kind_of(&header, &packet);
@@ -281,7 +304,8 @@ impl Link {
         self.encoder.reliability_state().is_some()
     }
 
-    /// Queues the frames that reliability must send now: retransmissions, and Acks alone.
+    /// Queues the frames that reliability must send now: retransmissions, and Acks alone. Without
+    /// reliability, there are none.
     fn push_due(&mut self, now: Instant) {
         self.egress.set_now(now);
         loop {
@@ -458,6 +482,7 @@ impl Link {
         self.egress.shrink();
         self.ingress.shrink();
         self.decoder.shrink();
+        self.encoder.shrink();
     }
 
     /// When [`poll`](Self::poll) must be called next; may be too early, never too late.
@@ -480,7 +505,7 @@ impl Link {
     /// Sets the time at which the socket takes the following frames; reliability needs it. Delayed
     /// Interests stay until the next [`poll`](Self::poll), and this call does not postpone it.
     pub fn set_now(&mut self, now: Instant) {
-        if self.is_reliable() {
+        if self.encoder.has_mode() {
             self.push_due(now);
         }
         let (egress, context) = self.egress();

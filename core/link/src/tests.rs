@@ -1,4 +1,5 @@
 mod bounds;
+mod hicn;
 mod marking;
 mod reliability;
 mod runs;

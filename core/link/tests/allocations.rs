@@ -1,8 +1,12 @@
 //! In the steady state, packets cause no allocation, fragmented or not.
 
+use std::net::Ipv6Addr;
+
 use weir_base::{Instant, Packet, Pool};
-use weir_link::{Link, LinkConfig, Received};
+use weir_hicn::HicnName;
+use weir_link::{HicnConfig, Link, LinkConfig, Received};
 use weir_wire::lp::{LpHeader, PitToken};
+use weir_wire::{Data, Interest};
 
 fn data(len: u16) -> Packet {
     let mut octets = vec![6, 253];
@@ -32,6 +36,23 @@ fn exchange(near: &mut Link, far: &mut Link, pool: &mut Pool, packet: &Packet, r
         }
     }
     arrived
+}
+
+#[test]
+fn hicn_packets_cause_no_allocation() {
+    let config = LinkConfig::hicn(1500, HicnConfig::default());
+    let (mut near, mut far) = (Link::new(config.clone()), Link::new(config));
+    let mut pool = Pool::new(16 << 20);
+    let name = HicnName { address: Ipv6Addr::LOCALHOST, suffix: 7 }.to_name();
+    let data = Packet::from(Data::new(name.clone()).content([5; 1200]).encode_with_digest());
+    let interest = Packet::from(Interest::new(name).nonce(1).encode());
+    for packet in [interest, data] {
+        assert_eq!(exchange(&mut near, &mut far, &mut pool, &packet, 4), 128);
+        let info = allocation_counter::measure(|| {
+            assert_eq!(exchange(&mut near, &mut far, &mut pool, &packet, 100), 3200);
+        });
+        assert_eq!(info.count_total, 0);
+    }
 }
 
 #[test]

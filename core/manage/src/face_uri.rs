@@ -28,13 +28,13 @@ pub(crate) fn form(uri: &str) -> UriForm {
         return UriForm::Malformed;
     }
     let is_canonical = match scheme {
-        "udp4" | "tcp4" => host_and_port(rest)
+        "udp4" | "hicn+udp4" | "tcp4" => host_and_port(rest)
             .is_some_and(|(host, port)| is_port(port) && host.parse::<Ipv4Addr>().is_ok()),
-        "udp6" | "tcp6" => rest
+        "udp6" | "hicn+udp6" | "tcp6" => rest
             .strip_prefix('[')
             .and_then(|rest| rest.split_once("]:"))
             .is_some_and(|(host, port)| is_port(port) && is_canonical_v6(host)),
-        "udp" | "tcp" => false,
+        "udp" | "hicn+udp" | "tcp" => false,
         "unix" => rest.starts_with('/'),
         "fd" => rest.parse::<u32>().is_ok(),
         "dev" => !rest.is_empty() && !rest.contains('/'),

@@ -113,7 +113,7 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
         Some(UriForm::Canonical) | None => {}
     }
     let (transport, is_tcp) = match face_uri::scheme(&uri) {
-        "udp4" | "udp6" => ("UDP", false),
+        "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
         "tcp4" | "tcp6" => ("TCP", true),
         _ => return refuse(406, "Unsupported protocol"),
     };
@@ -163,11 +163,12 @@ fn changes(parameters: &ControlParameters) -> FaceChanges {
 fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<ControlParameters> {
     let mut bad = ControlParameters::default();
     let scheme = face_uri::scheme(&face.uri);
-    let is_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
+    let is_ndn_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
+    let is_datagram = is_ndn_datagram || matches!(scheme, "hicn+udp4" | "hicn+udp6");
     let mut bad_flags = 0;
     for (flag, is_possible) in [
         (face_flags::LOCAL_FIELDS, face.scope == FaceScope::Local),
-        (face_flags::LP_RELIABILITY, is_datagram),
+        (face_flags::LP_RELIABILITY, is_ndn_datagram),
     ] {
         if parameters.flag(flag) == Some(true) && !is_possible {
             bad_flags |= flag;
@@ -180,7 +181,9 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {
-                "udp4" | "udp6" | "tcp4" | "tcp6" => face_uri::is_multicast(&face.uri),
+                "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" | "tcp4" | "tcp6" => {
+                    face_uri::is_multicast(&face.uri)
+                }
                 "unix" | "fd" => *wanted != FacePersistency::OnDemand,
                 _ => true,
             }

@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_wire::{Data, DataView, Interest, InterestView, SignatureInfo};
+use weir_hicn::{Algorithm, NativeData};
+use weir_wire::{Data, DataView, Interest, InterestView, SignatureInfo, signature_type};
 
 pub use weir_wire::KeyLocator;
 
@@ -26,6 +27,8 @@ impl SignatureType {
     pub const ED25519: Self = Self(5);
     /// No signature: an empty value.
     pub const NULL: Self = Self(200);
+    /// hICN's signature of an hICN packet, by the algorithm that SignatureInfo names.
+    pub const HICN: Self = Self(signature_type::HICN);
 }
 
 impl fmt::Display for SignatureType {
@@ -37,6 +40,7 @@ impl fmt::Display for SignatureType {
             Self::HMAC_SHA256 => f.write_str("SignatureHmacWithSha256"),
             Self::ED25519 => f.write_str("SignatureEd25519"),
             Self::NULL => f.write_str("NullSignature"),
+            Self::HICN => f.write_str("hICN"),
             Self(other) => write!(f, "SignatureType {other}"),
         }
     }
@@ -64,7 +68,7 @@ pub enum VerifyError {
         /// The algorithm named in the packet.
         found: SignatureType,
     },
-    /// The Interest has no signature.
+    /// The packet has no signature.
     #[error("the packet is not signed")]
     Unsigned,
 }
@@ -124,13 +128,38 @@ pub fn sign_interest(
     interest.try_encode_signed(&info, |portions| signer.sign(portions))
 }
 
-/// Verifies the signature of a Data packet with one key.
+/// Verifies the signature of a Data packet with one key. A Data of an hICN producer has the
+/// signature of its hICN packet, which says nothing about ContentType, FinalBlockId and
+/// FreshnessPeriod.
 ///
 /// # Errors
-/// [`VerifyError::TypeMismatch`] and [`VerifyError::Mismatch`].
+/// [`VerifyError::TypeMismatch`], [`VerifyError::Mismatch`] and [`VerifyError::Unsigned`].
 pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
-    expect_type(data.signature_info().signature_type, verifier)?;
+    let signature_type = data.signature_info().signature_type;
+    if SignatureType(signature_type) == SignatureType::HICN {
+        return verify_native(data, verifier);
+    }
+    expect_type(signature_type, verifier)?;
     verifier.verify(&[data.signed_portion()], data.signature_value())
+}
+
+/// Verifies hICN's signature, over the octets of the packet as its producer signed it.
+#[cold]
+fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
+    let native = NativeData::of(data).ok_or(VerifyError::Mismatch)?;
+    let (Some(ah), Some(signed)) = (native.ah, native.signed_octets()) else {
+        return Err(VerifyError::Unsigned);
+    };
+    let found = match ah.algorithm {
+        Algorithm::ECDSA_SHA256 => SignatureType::SHA256_WITH_ECDSA,
+        Algorithm::ED25519 => SignatureType::ED25519,
+        Algorithm::HMAC_SHA256 => SignatureType::HMAC_SHA256,
+        Algorithm::RSA_SHA256 => SignatureType::SHA256_WITH_RSA,
+        // No verifier has this type.
+        _ => SignatureType::HICN,
+    };
+    expect_type(found.0, verifier)?;
+    verifier.verify(&signed.portions(), ah.signature())
 }
 
 /// Verifies the signature of an Interest with one key. Decoding has already checked the parameters

@@ -9,17 +9,15 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
+use weir_hicn::HicnName;
 use weir_security::manifest::{LEVELS_MAX, PartId, level_name, part_name};
 use weir_security::sha256;
-use weir_wire::{Component, Name, NameView};
+use weir_wire::{Name, NameView};
 
 use crate::metadata::METADATA_KEYWORD;
 
-/// The keyword at the start of hICN names.
-pub(crate) const HICN_KEYWORD: &[u8] = b"hicn";
 const ADDRESS_BYTES: usize = 16;
-/// Bytes of the address per component. Prefixes end between components.
-const GROUP_BYTES: usize = 2;
+/// Bits of the address per component. Prefixes end between components.
 const GROUP_BITS: u8 = 16;
 /// The longest prefix. The remaining bits must keep names apart.
 const PREFIX_BITS_MAX: u8 = 64;
@@ -73,13 +71,6 @@ pub struct HicnPrefix {
     bits: u8,
 }
 
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct HicnName {
-    pub address: Ipv6Addr,
-    /// Distinguishes the packets of one address.
-    pub suffix: u32,
-}
-
 impl HicnPrefix {
     /// A prefix of this many bits.
     pub(crate) fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
@@ -108,50 +99,12 @@ impl fmt::Display for HicnPrefix {
     }
 }
 
-/// A name made of the first bytes of an address.
-fn name_of_address(octets: &[u8]) -> Name {
-    let mut name = Name::new();
-    name.append_keyword(HICN_KEYWORD);
-    for group in octets.chunks(GROUP_BYTES) {
-        name.append_generic(group);
-    }
-    name
-}
-
-impl HicnName {
-    /// The name as carried by NDN.
-    pub(crate) fn to_name(self) -> Name {
-        let mut name = name_of_address(&self.address.octets());
-        name.append_segment(self.suffix.into());
-        name
-    }
-
-    /// The hICN name carried by an NDN name, if any.
-    pub fn from_name(name: NameView<'_>) -> Option<Self> {
-        const GROUPS: usize = ADDRESS_BYTES / GROUP_BYTES;
-        let mut components = name.components();
-        if name.component_count() != GROUPS + 2 || !components.next()?.is_keyword(HICN_KEYWORD) {
-            return None;
-        }
-        let mut address = [0; ADDRESS_BYTES];
-        for (group, component) in address.chunks_mut(GROUP_BYTES).zip(&mut components) {
-            let octets = <[u8; GROUP_BYTES]>::try_from(component.value).ok()?;
-            if component != Component::generic(&octets).as_view() {
-                return None;
-            }
-            group.copy_from_slice(&octets);
-        }
-        let suffix = u32::try_from(components.next()?.as_segment()?).ok()?;
-        Some(Self { address: address.into(), suffix })
-    }
-}
-
 impl NameMapping {
     /// The prefix, in the network, of all names below an application's name.
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {
             Self::Identity => application.to_name(),
-            Self::Hicn(prefix) => name_of_address(&prefix.address[..usize::from(prefix.bits / 8)]),
+            Self::Hicn(prefix) => HicnName::prefix(&prefix.address[..usize::from(prefix.bits / 8)]),
         }
     }
 
@@ -159,7 +112,7 @@ impl NameMapping {
     pub fn version_prefix(&self, versioned: NameView<'_>) -> Name {
         match self {
             Self::Identity => versioned.to_name(),
-            Self::Hicn(prefix) => name_of_address(&prefix.address_of(versioned)),
+            Self::Hicn(prefix) => HicnName::prefix(&prefix.address_of(versioned)),
         }
     }
 

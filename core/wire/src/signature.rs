@@ -12,6 +12,8 @@ pub mod signature_type {
     pub const HMAC_WITH_SHA256: u64 = 4;
     /// NullSignature: empty.
     pub const NULL: u64 = 200;
+    /// Ours: hICN's signature, over octets of the hICN packet (decision 0047).
+    pub const HICN: u64 = 9695;
 }
 
 /// The key that made a signature, borrowed.

@@ -80,6 +80,9 @@ types! {
     LP_RUN_OFFER = 956, "RunOffer";
     LP_RUN = 957, "Run";
     LP_RUN_TOKENS = 959, "RunTokens";
+    HICN_PAYLOAD = 960, "HicnPayload";
+    HICN_PATH_LABEL = 962, "HicnPathLabel";
+    HICN_ALGORITHM = 964, "HicnAlgorithm";
 }
 
 /// Whether a decoder must reject an element of this type that it does not recognise. That is so for

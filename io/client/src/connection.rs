@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::poll::PollFlags;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
-use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
+use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpFormat, UdpPeer, UdpPort};
 use weir_link::{Link, LinkConfig, RunsConfig};
 
 /// Time limit for a TCP connection.
@@ -40,7 +40,10 @@ impl Connection {
 
     /// A connection from a bound port, with datagrams of at most `mtu` bytes.
     pub(crate) fn from_udp_port(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
-        Self::new(Socket::Udp(Box::new(UdpPeer::at(port, peer))), LinkConfig::datagram(mtu))
+        Self::new(
+            Socket::Udp(Box::new(UdpPeer::at(port, UdpFormat::Ndn, peer))),
+            LinkConfig::datagram(mtu),
+        )
     }
 
     fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {

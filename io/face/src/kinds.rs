@@ -17,6 +17,7 @@ use crate::listen::{TcpListener, UnixListener};
 use crate::shared::SharedSocket;
 use crate::status::{RecvStatus, SendStatus};
 use crate::stream::StreamSocket;
+use crate::udp_format::UdpFormat;
 use crate::udp_peer::UdpPeer;
 use crate::uri::FaceUri;
 
@@ -174,7 +175,7 @@ pub enum Connected {
     /// Through a socket of the face's own.
     Socket(Socket),
     /// Through a port that the face shares with other peers.
-    Peer(SocketAddr),
+    Peer(UdpFormat, SocketAddr),
 }
 
 impl Connected {
@@ -183,8 +184,10 @@ impl Connected {
     /// # Errors
     /// Those of `connect`; Unsupported for a scheme that cannot be connected to.
     pub fn to(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
+        if let Some((format, peer)) = remote.as_udp() {
+            return Ok(Self::Peer(format, peer));
+        }
         let stream = match remote {
-            FaceUri::Udp(peer) => return Ok(Self::Peer(*peer)),
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
             FaceUri::Unix(path) => StreamSocket::connect_unix(path, timeout),
             other => {
@@ -242,7 +245,9 @@ impl Socket {
                 Ok(Self::Shared(Box::new(SharedSocket::of_application(stream))))
             }
             Connected::Socket(socket) => Ok(socket),
-            Connected::Peer(peer) => UdpPeer::open(peer).map(|peer| Self::Udp(Box::new(peer))),
+            Connected::Peer(format, peer) => {
+                UdpPeer::open(format, peer).map(|peer| Self::Udp(Box::new(peer)))
+            }
         }
     }
 }
@@ -251,16 +256,16 @@ impl Socket {
 impl FaceUri {
     /// Whether frames have a size limit (MTU) and one port serves many peers.
     pub fn is_datagram(&self) -> bool {
-        matches!(self, Self::Udp(_))
+        self.as_udp().is_some()
     }
 
     /// Whether a faces/create command may create such a face.
     pub fn is_made_by_command(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::Tcp(_))
+        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::Tcp(_))
     }
 
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::Tcp(_))
+        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::Tcp(_))
     }
 }

@@ -10,8 +10,6 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::uri::FaceUri;
-
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
     pub ip: IpAddr,
@@ -78,11 +76,11 @@ pub fn source_toward(remote: SocketAddr) -> Option<LocalAddress> {
     Some(LocalAddress::new(address.ip(), interface))
 }
 
-/// LocalUri of a face to `remote` at a port bound to `bound`: the address that datagrams are sent
-/// from with the present routes.
-pub fn udp_local_toward(bound: SocketAddr, remote: SocketAddr) -> FaceUri {
+/// The local address of a face to `remote` at a port bound to `bound`: the address that datagrams
+/// are sent from with the present routes.
+pub fn udp_local_toward(bound: SocketAddr, remote: SocketAddr) -> SocketAddr {
     let source = if bound.ip().is_unspecified() { source_toward(remote) } else { None };
-    FaceUri::Udp(source.map_or(bound, |source| source.with_port(bound.port())))
+    source.map_or(bound, |source| source.with_port(bound.port()))
 }
 
 /// The keys of a port's peers.

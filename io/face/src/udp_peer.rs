@@ -6,7 +6,8 @@ use weir_link::{Link, LinkConfig};
 
 use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus};
-use crate::udp::{Datagram, UdpOptions, UdpPort, udp_mtu_default};
+use crate::udp::{Datagram, UdpOptions, UdpPort};
+use crate::udp_format::UdpFormat;
 use crate::udp_path::udp_local_toward;
 use crate::uri::FaceUri;
 
@@ -14,6 +15,7 @@ use crate::uri::FaceUri;
 #[derive(Debug)]
 pub struct UdpPeer {
     port: UdpPort,
+    format: UdpFormat,
     peer: SocketAddr,
     local: FaceUri,
     remote: FaceUri,
@@ -22,19 +24,19 @@ pub struct UdpPeer {
 
 impl UdpPeer {
     /// Binds any free port.
-    pub(crate) fn open(peer: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open(format: UdpFormat, peer: SocketAddr) -> io::Result<Self> {
         let any: SocketAddr = match peer {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0; 16], 0).into(),
         };
         let options = UdpOptions { local_addresses: false, ..UdpOptions::default() };
-        Ok(Self::at(UdpPort::bind(any, &options)?, peer))
+        Ok(Self::at(UdpPort::bind(any, &options)?, format, peer))
     }
 
     /// Communicates with `peer` from `port`.
-    pub fn at(port: UdpPort, peer: SocketAddr) -> Self {
-        let local = udp_local_toward(port.local_addr(), peer);
-        Self { port, peer, local, remote: FaceUri::Udp(peer), datagrams: Vec::new() }
+    pub fn at(port: UdpPort, format: UdpFormat, peer: SocketAddr) -> Self {
+        let local = format.uri(udp_local_toward(port.local_addr(), peer));
+        Self { port, format, peer, local, remote: format.uri(peer), datagrams: Vec::new() }
     }
 
     pub(crate) fn recv(
@@ -78,7 +80,7 @@ impl UdpPeer {
     }
 
     pub(crate) fn link_config(&self) -> LinkConfig {
-        LinkConfig::datagram(udp_mtu_default(self.peer.ip()))
+        self.format.link_config_toward(self.peer)
     }
 }
 

@@ -6,12 +6,16 @@ use std::str::FromStr;
 
 /// The port of NDN over UDP and TCP.
 pub(crate) const NDN_PORT: u16 = 6363;
+/// The port of hICN over UDP.
+const HICN_PORT: u16 = 9695;
 
 /// A face's address in NFD's canonical form: numeric, with a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FaceUri {
     /// `udp4://192.0.2.1:6363` or `udp6://[2001:db8::1]:6363`.
     Udp(SocketAddr),
+    /// `hicn+udp4://192.0.2.1:9695` or `hicn+udp6://[2001:db8::1]:9695`: hICN packets over UDP.
+    HicnUdp(SocketAddr),
     /// `tcp4://192.0.2.1:6363` or `tcp6://[2001:db8::1]:6363`.
     Tcp(SocketAddr),
     /// `unix:///run/nfd/nfd.sock`; an absolute path.
@@ -127,6 +131,9 @@ fn ip_scheme(scheme: &str) -> Option<IpScheme> {
         "udp" => (Family::Any, FaceUri::Udp, NDN_PORT),
         "udp4" => (Family::V4, FaceUri::Udp, NDN_PORT),
         "udp6" => (Family::V6, FaceUri::Udp, NDN_PORT),
+        "hicn+udp" => (Family::Any, FaceUri::HicnUdp, HICN_PORT),
+        "hicn+udp4" => (Family::V4, FaceUri::HicnUdp, HICN_PORT),
+        "hicn+udp6" => (Family::V6, FaceUri::HicnUdp, HICN_PORT),
         "tcp" => (Family::Any, FaceUri::Tcp, NDN_PORT),
         "tcp4" => (Family::V4, FaceUri::Tcp, NDN_PORT),
         "tcp6" => (Family::V6, FaceUri::Tcp, NDN_PORT),
@@ -143,6 +150,8 @@ impl FaceUri {
         match self {
             Self::Udp(address) if address.is_ipv4() => "udp4",
             Self::Udp(_) => "udp6",
+            Self::HicnUdp(address) if address.is_ipv4() => "hicn+udp4",
+            Self::HicnUdp(_) => "hicn+udp6",
             Self::Tcp(address) if address.is_ipv4() => "tcp4",
             Self::Tcp(_) => "tcp6",
             Self::Unix(_) => "unix",
@@ -162,6 +171,7 @@ impl FaceUri {
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp(address)
+            | Self::HicnUdp(address)
             | Self::Tcp(address)
             | Self::WebSocket(address)
             | Self::WebSocketClient(address) => Some(*address),
@@ -278,8 +288,8 @@ impl FromStr for FaceUri {
                 None => None,
             };
             let address = address.filter(|address| ip.family.has(address.ip()));
-            // `udp` and `tcp` do not say which address family, so they are not canonical.
-            let is_exact = !matches!(scheme, "udp" | "tcp");
+            // `udp` and others do not say which address family, so they are not canonical.
+            let is_exact = !matches!(scheme, "udp" | "hicn+udp" | "tcp");
             return address.filter(|_| is_exact).map(ip.make).ok_or_else(not_canonical);
         }
         match scheme {
@@ -308,6 +318,7 @@ impl fmt::Display for FaceUri {
         write!(f, "{}://", self.scheme())?;
         match self {
             Self::Udp(address)
+            | Self::HicnUdp(address)
             | Self::Tcp(address)
             | Self::WebSocket(address)
             | Self::WebSocketClient(address) => write_address(f, address),
@@ -428,6 +439,8 @@ mod tests {
             "dev://eth0",
             "ether://[02:00:00:00:00:01]",
             "udp4+dev://eth0:56363",
+            "hicn+udp4://192.0.2.1:9695",
+            "hicn+udp6://[2001:db8::1]:9695",
             "udp6+dev://eth0:56363",
             "ws://0.0.0.0:9696",
             "wsclient://192.0.2.1:50000",
@@ -448,6 +461,7 @@ mod tests {
         for text in [
             "udp://192.0.2.1:6363",
             "udp4://router.example:6363",
+            "hicn+udp://192.0.2.1:9695",
             "udp4://192.0.2.1",
             "udp4://[2001:db8::1]:6363",
             "tcp6://192.0.2.1:6363",
@@ -522,6 +536,7 @@ mod tests {
     fn resolves_short_forms() {
         let uri = |text| FaceUri::resolve(text).unwrap().to_string();
         assert_eq!(uri("udp://192.0.2.1"), "udp4://192.0.2.1:6363");
+        assert_eq!(uri("hicn+udp://[2001:db8::1]"), "hicn+udp6://[2001:db8::1]:9695");
         assert_eq!(uri("tcp://[::1]:7000"), "tcp6://[::1]:7000");
         assert_eq!(uri("udp4://localhost"), "udp4://127.0.0.1:6363");
         assert_eq!(uri("tcp4://localhost:1234/"), "tcp4://127.0.0.1:1234");

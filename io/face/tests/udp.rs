@@ -5,8 +5,8 @@ use std::time::{Duration, Instant as Clock};
 
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    Datagram, FaceUri, FramesSent, LocalAddress, RecvStatus, SendStatus, UdpOptions, UdpPath,
-    UdpPort, source_toward, steered_to, udp_local_toward, udp_mtu_default,
+    Datagram, FramesSent, LocalAddress, RecvStatus, SendStatus, UdpOptions, UdpPath, UdpPort,
+    source_toward, steered_to, udp_local_toward, udp_mtu_default,
 };
 use weir_io_fixture::face::{data, link_with, packets_of};
 use weir_link::{Link, LinkConfig, LinkDrop};
@@ -269,9 +269,9 @@ fn the_receive_buffer_is_large() {
 fn local_addresses_are_those_the_peer_sees() {
     let peer = ([127, 0, 0, 1], 6363).into();
     let local = udp_local_toward(([0, 0, 0, 0], 7000).into(), peer);
-    assert_eq!(local, FaceUri::Udp(([127, 0, 0, 1], 7000).into()));
+    assert_eq!(local, ([127, 0, 0, 1], 7000).into());
     let bound = ([192, 0, 2, 1], 7000).into();
-    assert_eq!(udp_local_toward(bound, peer), FaceUri::Udp(bound));
+    assert_eq!(udp_local_toward(bound, peer), bound);
     assert_eq!(udp_mtu_default(Ipv6Addr::LOCALHOST.into()), 8800);
     assert_eq!(udp_mtu_default(Ipv4Addr::new(192, 0, 2, 1).into()), 1420);
 }

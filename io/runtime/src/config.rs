@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
-use weir_face::UnixAccess;
+use weir_face::{UdpFormat, UnixAccess};
 use weir_forward::{BusyPolicy, DataSource, Extension, UnsolicitedPolicy};
-use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, RunsConfig, ShapingConfig};
+use weir_link::{
+    DisciplineConfig, LinkConfig, MarkingPolicy, PacketFormat, RunsConfig, ShapingConfig,
+};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
@@ -113,6 +115,8 @@ pub enum Listener {
     UnixDefault,
     /// A UDP port that all peers share.
     Udp {
+        /// The packets of its peers.
+        format: UdpFormat,
         address: SocketAddr,
         /// Whether the router refuses to start without this port.
         required: bool,
@@ -179,6 +183,17 @@ impl Default for FaceDefaults {
     }
 }
 
+impl FaceDefaults {
+    /// The PIT tokens of faces with these packets. A peer with hICN packets may be no router of
+    /// ours (decision 0048).
+    pub(crate) fn pit_token_of(&self, format: UdpFormat) -> PitTokenChoice {
+        match format {
+            UdpFormat::Ndn => self.pit_token,
+            UdpFormat::Hicn => PitTokenChoice::Off,
+        }
+    }
+}
+
 /// Which PIT tokens Interests carry. Over UDP, a secret token proves that Data comes from the peer
 /// that received the Interest. With several worker threads, the token also names the shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,8 +210,8 @@ pub enum PitTokenChoice {
 /// A face of the configuration, created at the start.
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
-    /// `udp://host:port`, `tcp://host:port` or `unix:///path`. Host names are resolved again when
-    /// the face reconnects, and while a UDP peer is silent.
+    /// `udp://host:port`, `hicn+udp://host:port`, `tcp://host:port` or `unix:///path`. Host names
+    /// are resolved again when the face reconnects, and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.
     pub permanent: bool,
@@ -210,7 +225,7 @@ pub struct StaticFace {
     pub marking: Option<MarkingPolicy>,
     /// Overrides [`FaceDefaults::runs`].
     pub runs: Option<bool>,
-    /// Overrides [`FaceDefaults::pit_token`].
+    /// Overrides [`FaceDefaults::pit_token`], and off for hICN (decision 0048).
     pub pit_token: Option<PitTokenChoice>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
@@ -229,6 +244,9 @@ impl StaticFace {
             true => RunsConfig::Initiate,
             false => RunsConfig::Off,
         };
+        if let PacketFormat::Hicn(hicn) = &mut link.codec.format {
+            hicn.has_tokens = self.pit_token.is_some_and(|token| token != PitTokenChoice::Off);
+        }
         let egress = &mut link.egress;
         if let Some(policy) = &self.marking {
             egress.marking.policy = policy.clone();

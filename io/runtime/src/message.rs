@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
 use weir_forward::{FaceAttributes, FaceScope, PitTokens, RouterStats};
-use weir_link::{LinkConfig, LinkDrop};
+use weir_link::{LinkConfig, LinkDrop, PacketFormat};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
@@ -65,6 +65,13 @@ pub(crate) fn face_attributes(
     };
     let host = peer.map(|peer| Network::host(peer).number());
     FaceAttributes { tokens, host, ..FaceAttributes::point_to_point(scope) }
+}
+
+/// Writes the face's number where path labels of hICN need it.
+pub(crate) fn set_face_number(link: &mut LinkConfig, id: FaceId) {
+    if let PacketFormat::Hicn(hicn) = &mut link.codec.format {
+        hicn.face = id.0;
+    }
 }
 
 /// A face that is added to the worker thread that will own it.

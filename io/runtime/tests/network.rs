@@ -49,7 +49,11 @@ fn udp_answers_from_requested_address() {
             config.threads = threads;
             let address = (Ipv4Addr::UNSPECIFIED, 0).into();
             config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
-            config.listeners.push(Listener::Udp { address, required: true });
+            config.listeners.push(Listener::Udp {
+                format: weir_face::UdpFormat::Ndn,
+                address,
+                required: true,
+            });
         });
         let port = router.address("udp4").port();
         let mut producer = router.unix();
@@ -98,7 +102,11 @@ fn udp_faces_among_networks() {
         config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
         for address in ["10.1.0.1:6363", "10.2.0.1:6363"] {
             let address = address.parse().unwrap();
-            config.listeners.push(Listener::Udp { address, required: true });
+            config.listeners.push(Listener::Udp {
+                format: weir_face::UdpFormat::Ndn,
+                address,
+                required: true,
+            });
         }
     });
     let mut local = router.unix();

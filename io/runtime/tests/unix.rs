@@ -220,7 +220,11 @@ fn a_taken_port_is_named_with_the_next_step() {
         let address = router.address(scheme);
         let mut config = config(directory.path().join("other.sock"));
         config.listeners = vec![match scheme {
-            "udp4" => weir_runtime::Listener::Udp { address, required: false },
+            "udp4" => weir_runtime::Listener::Udp {
+                format: weir_face::UdpFormat::Ndn,
+                address,
+                required: false,
+            },
             _ => weir_runtime::Listener::Tcp { address, required: false },
         }];
         let error = Runtime::start(config).unwrap_err().to_string();

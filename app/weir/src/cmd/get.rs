@@ -17,7 +17,7 @@ use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
-    MissingSegments, PathSchedule, Target,
+    MissingSegments, NameMapping, PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -72,6 +72,10 @@ pub(crate) struct Args {
     /// How to find the version and the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
+    /// Names in the network: identity, or hicn:PREFIX for hICN names below an IPv6 prefix, such as
+    /// hicn:2001:db8:7::/48. The producer has chosen it
+    #[arg(long, value_name = "MAPPING", default_value_t)]
+    mapping: NameMapping,
     #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
         help = pipeline::help())]
     pipeline: ControllerConfig,
@@ -214,6 +218,7 @@ impl Args {
                 // A fixed window may be larger than the default maximum.
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
                 chunk_segments: self.chunk,
+                mapping: self.mapping,
                 ..ConsumerConfig::default()
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),

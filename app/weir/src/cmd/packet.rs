@@ -8,9 +8,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Value, json};
-use weir_wire::{DecodeError, LpView, tlv};
+use weir_wire::{LpView, tlv};
 
-use crate::packet_json::{self, Fields, PacketKind};
+use crate::packet_json::{self, Fields, PacketError, PacketKind};
 use crate::transfer::cannot_read;
 
 /// Largest input that is not a capture, in bytes.
@@ -23,7 +23,8 @@ const SHOWN_HEX_MAX: usize = 96;
 ///
 /// The input is one packet in hexadecimal (--hex) or a file. A file contains consecutive packets,
 /// binary or in hexadecimal, or is a capture (.pcap, .pcapng). In a capture, packets are found on
-/// UDP and TCP port 6363 and ethertype 0x8624. Only signatures of type DigestSha256 are verified.
+/// UDP and TCP port 6363 and ethertype 0x8624, and hICN packets on UDP port 9695 and as plain IPv6.
+/// Only signatures of type DigestSha256 are verified.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  weir packet --hex 05050703080161\n  echo 05050703080161 | weir \
@@ -81,7 +82,8 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
         })?;
         ensure!(
             printer.seen > 0,
-            "the capture has no NDN packets (UDP and TCP port 6363, ethertype 0x8624)"
+            "the capture has no NDN packets (UDP and TCP port 6363, ethertype 0x8624) and no hICN \
+             packets (UDP port 9695, plain IPv6)"
         );
         if ignored > 0 {
             eprintln!(
@@ -99,17 +101,28 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
     if !octets.is_empty() && octets.iter().all(is_text) {
         octets = from_hex(&String::from_utf8_lossy(&octets))?;
     }
-    let mut reader = tlv::Reader::new(&octets);
+    let mut rest = &octets[..];
     loop {
-        let at = reader.position();
-        match reader.next_element() {
-            Ok(Some(element)) => printer.packet(element.wire, None)?,
-            Ok(None) if at == 0 => return printer.packet(&[], None),
-            Ok(None) => return Ok(()),
-            // The start of the next packet is unknown. The decoder reports the error.
-            Err(_) => return printer.packet(&octets[at..], None),
+        // If the start of the next packet is unknown, the decoder reports the error.
+        let (packet, next) = rest.split_at(packet_len(printer.kind, rest).min(rest.len()));
+        printer.packet(packet, None)?;
+        rest = next;
+        if rest.is_empty() {
+            return Ok(());
         }
     }
+}
+
+/// The length of the first packet in `octets`; all of them if it is unknown.
+fn packet_len(kind: Option<PacketKind>, octets: &[u8]) -> usize {
+    const IPV6_HEADER_SIZE: usize = 40;
+    if kind.unwrap_or_else(|| PacketKind::of(octets)) == PacketKind::Hicn {
+        let length = octets.get(4..6).map(|length| [length[0], length[1]]);
+        let payload = length.map_or(octets.len(), |length| u16::from_be_bytes(length).into());
+        return IPV6_HEADER_SIZE + payload;
+    }
+    let element = tlv::Reader::new(octets).next_element().ok().flatten();
+    element.map_or(octets.len(), |element| element.wire.len())
 }
 
 /// The position of a packet in a capture.
@@ -147,7 +160,7 @@ impl<W: Write> Printer<W> {
     fn refusal(
         &mut self,
         wire: &[u8],
-        error: DecodeError,
+        error: PacketError,
         origin: Option<FrameOrigin>,
     ) -> io::Result<()> {
         self.refused += 1;
@@ -206,6 +219,9 @@ impl<W: Write> Printer<W> {
         writeln!(self.out)?;
         let mut outer = fields.iter().filter(|(key, _)| *key != "inner");
         outer.try_for_each(|(key, value)| self.text_field(key, value, 1))?;
+        if let (PacketKind::Hicn, Ok(packet)) = (kind, packet_json::as_ndn(wire)) {
+            return self.text_inner(&packet);
+        }
         match LpView::decode(wire) {
             Ok(view) if kind == PacketKind::Lp && view.framing.frag_count == 1 => {
                 view.fragment.map_or(Ok(()), |fragment| self.text_inner(fragment))
@@ -217,7 +233,7 @@ impl<W: Write> Printer<W> {
     fn text_inner(&mut self, wire: &[u8]) -> io::Result<()> {
         let kind = PacketKind::of(wire);
         writeln!(self.out, "  {}, {} bytes", title(kind), wire.len())?;
-        // The inner packet is valid: it was decoded together with the LpPacket.
+        // The inner packet is valid: it was decoded together with the outer one.
         let fields = packet_json::packet(kind, wire).unwrap_or_default();
         fields.iter().try_for_each(|(key, value)| self.text_field(key, value, 2))
     }
@@ -261,6 +277,7 @@ fn title(kind: PacketKind) -> &'static str {
         PacketKind::Interest => "Interest",
         PacketKind::Data => "Data",
         PacketKind::Lp => "LpPacket",
+        PacketKind::Hicn => "hICN packet",
     }
 }
 

@@ -27,6 +27,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use weir_face::unix_time_ms;
 use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
+use weir_transport::NameMapping;
 use weir_wire::Name;
 
 use self::announcement::Announcement;
@@ -123,6 +124,10 @@ pub(crate) struct Args {
     /// Version number [default: the current time in milliseconds since 1970]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
+    /// Names in the network: identity, or hicn:PREFIX for hICN names below an IPv6 prefix, such as
+    /// hicn:2001:db8:7::/48. Only for files; consumers need the same mapping
+    #[arg(long, value_name = "MAPPING", default_value_t, conflicts_with_all = ["repo", "watch"])]
+    mapping: NameMapping,
     /// Number of signing threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
@@ -269,6 +274,7 @@ impl Args {
         PublishOptions {
             segment_size: self.segment_size as usize,
             freshness_ms: self.freshness,
+            mapping: self.mapping,
             signs: match self.signature_per {
                 SignaturePer::Segment => SigningMode::Segments,
                 SignaturePer::Manifest => SigningMode::Manifest,
@@ -292,6 +298,9 @@ impl Args {
         };
         if self.watch && !is_directory {
             return Err(watch_needs_directory(path));
+        }
+        if is_directory && self.mapping != NameMapping::Identity {
+            bail!("a directory has no hICN names; give the path of a file, or leave out --mapping");
         }
         kept::refuse_within(repository.as_deref(), path)?;
         let signing = self.key_choice().signing()?;
@@ -329,7 +338,7 @@ impl Args {
         let InitialResult { root, published, found } = start.run()?;
         let mut served = Served {
             root: Some(root),
-            names: vec![source.name.clone()],
+            names: vec![self.mapping.prefix(source.name.as_view())],
             signer: signing.name.clone(),
             unpublished: found.unpublished,
             reused: found.reused,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
+use weir_face::UdpFormat;
 use weir_runtime::{
     DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice, ShapingConfig,
     UnixAccess,
@@ -20,6 +21,8 @@ use super::unix::{GroupText, ModeText, UnixChoice};
 
 /// NDN's port for UDP and TCP.
 const DEFAULT_PORT: u16 = 6363;
+/// hICN's port for UDP.
+const HICN_PORT: u16 = 9695;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
@@ -31,6 +34,8 @@ pub(crate) struct FacesSection {
     pub(crate) udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "listen_addresses")]
     pub(crate) tcp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "hicn_addresses")]
+    pub(crate) hicn_udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -73,6 +78,7 @@ impl Default for FacesSection {
             unix_group: GroupText::default(),
             udp: default_addresses(),
             tcp: default_addresses(),
+            hicn_udp: Vec::new(),
             faces_max: 16384,
             faces_per_host_max: 1024,
             faces_per_network_max: 4096,
@@ -106,9 +112,12 @@ impl FacesSection {
         let required = |addresses: &[SocketAddr], address: &SocketAddr| {
             address.is_ipv4() || addresses.iter().all(SocketAddr::is_ipv6)
         };
-        for &address in &self.udp {
-            let required = required(&self.udp, &address);
-            listeners.push(Listener::Udp { address, required });
+        for (format, addresses) in [(UdpFormat::Ndn, &self.udp), (UdpFormat::Hicn, &self.hicn_udp)]
+        {
+            for &address in addresses {
+                let required = required(addresses, &address);
+                listeners.push(Listener::Udp { format, address, required });
+            }
         }
         for &address in &self.tcp {
             let required = required(&self.tcp, &address);
@@ -192,8 +201,20 @@ fn stall_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::
 fn listen_addresses<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<SocketAddr>, D::Error> {
+    addresses(deserializer, DEFAULT_PORT)
+}
+
+fn hicn_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    addresses(deserializer, HICN_PORT)
+}
+
+fn addresses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    port_default: u16,
+) -> Result<Vec<SocketAddr>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
-    texts.iter().map(|text| parse_listen_address(text).map_err(D::Error::custom)).collect()
+    let parse = |text: &String| parse_address(text, port_default).map_err(D::Error::custom);
+    texts.iter().map(parse).collect()
 }
 
 const MTU_MIN: usize = 64;
@@ -298,15 +319,19 @@ deserialize_text!(UnixChoice, ModeText, MarkingText, DisciplineText, ShapingText
 
 /// Parses a listening address: `IP:PORT`, `IP` or `:PORT`.
 pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
+    parse_address(text, DEFAULT_PORT)
+}
+
+fn parse_address(text: &str, port_default: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Ok(address);
     }
     if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+        return Ok(SocketAddr::new(ip, port_default));
     }
     // A port alone means all IPv4 addresses.
     if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse::<u16>) {
         return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
     }
-    Err(format!("`{text}` is not an address; write IP:PORT, such as 0.0.0.0:6363"))
+    Err(format!("`{text}` is not an address; write IP:PORT, such as 0.0.0.0:{port_default}"))
 }

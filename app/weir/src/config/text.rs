@@ -52,7 +52,18 @@ impl FromStr for UriText {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "unix"];
+        let known = [
+            "udp",
+            "udp4",
+            "udp6",
+            "tcp",
+            "tcp4",
+            "tcp6",
+            "unix",
+            "hicn+udp",
+            "hicn+udp4",
+            "hicn+udp6",
+        ];
         match text.split_once("://") {
             Some((scheme, rest)) if known.contains(&scheme) && !rest.is_empty() => {
                 FaceUri::check(text).map_err(|error| error.to_string())?;

@@ -1,3 +1,5 @@
+use core::net::Ipv6Addr;
+
 use weir_base::NS_PER_MS;
 
 use crate::runs::RunsConfig;
@@ -15,9 +17,40 @@ pub(crate) const FRAME_LIFETIME_NS: u64 = 10_000 * NS_PER_MS;
 /// Smallest MTU of a face, in bytes (NFD's `MIN_MTU`).
 pub const MTU_MIN: usize = 64;
 
+/// The packets of a face on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PacketFormat {
+    /// NDN packets, with the link header of NDNLPv2 if it is needed.
+    Ndnlp,
+    /// hICN packets, without fragments, reliability, runs and local fields (decision 0046).
+    Hicn(HicnConfig),
+}
+
+/// The configuration of a face with hICN packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HicnConfig {
+    /// The first 64 bits of our locator: the source of Interests, to which Data returns.
+    pub locator: Ipv6Addr,
+    /// Whether Interests carry our PIT tokens in the other 64 bits, and Data returns them. Only for
+    /// peers that are routers of ours (decision 0048).
+    pub has_tokens: bool,
+    /// The number of the face, for path labels.
+    pub face: u64,
+}
+
+/// The discard prefix (RFC 6666): a tunnel does not route locators.
+const LOCATOR_DEFAULT: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
+
+impl Default for HicnConfig {
+    fn default() -> Self {
+        Self { locator: LOCATOR_DEFAULT, has_tokens: false, face: 0 }
+    }
+}
+
 /// Which header fields a face sends and accepts, and how packets are fragmented and reassembled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodecConfig {
+    pub format: PacketFormat,
     /// Largest frame in bytes, with its LpPacket header.
     pub mtu: usize,
     /// Whether packets larger than `mtu` are fragmented; otherwise they are dropped.
@@ -49,6 +82,18 @@ pub struct CodecConfig {
 }
 
 impl CodecConfig {
+    /// Turns off what the format does not have.
+    pub(crate) fn sanitize(&mut self) {
+        self.mtu = self.mtu.max(MTU_MIN);
+        if let PacketFormat::Hicn(_) = self.format {
+            self.fragmentation = false;
+            self.reassembly = false;
+            self.local_fields = false;
+            self.reliability = false;
+            self.runs = RunsConfig::Off;
+        }
+    }
+
     /// How long a partial packet waits for its next fragment.
     pub(crate) fn reassembly_timeout_ns(&self) -> u64 {
         if self.reliability { FRAME_LIFETIME_NS } else { REASSEMBLY_TIMEOUT_NS }

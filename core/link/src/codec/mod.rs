@@ -1,27 +1,16 @@
-//! The codec: packets to frames and frames to packets (NDNLPv2).
+//! The codec: packets to frames and frames to packets, in the format of the face.
 
 mod config;
-mod decode;
-mod duplicates;
-mod encode;
-mod reassembly;
-mod reliability;
+mod context;
+mod encoder;
+mod hicn;
+mod ndnlp;
+mod received;
 
 #[cfg(test)]
 pub(crate) use config::FRAGMENT_COUNT_MAX;
-pub use config::{CodecConfig, MTU_MIN};
-pub(crate) use decode::Decoder;
-pub use decode::Received;
-pub(crate) use encode::Encoder;
-pub(crate) use reliability::Reliability;
-
-use weir_base::Instant;
-
-use crate::counters::LinkCounters;
-
-/// What one call of the codec needs: the time, the configuration and the counters of a link.
-pub(crate) struct CodecContext<'a> {
-    pub(crate) now: Instant,
-    pub(crate) config: &'a CodecConfig,
-    pub(crate) counters: &'a mut LinkCounters,
-}
+pub use config::{CodecConfig, HicnConfig, MTU_MIN, PacketFormat};
+pub(crate) use context::CodecContext;
+pub(crate) use encoder::{Encoder, Mode};
+pub(crate) use ndnlp::{Decoder, Reliability};
+pub use received::Received;

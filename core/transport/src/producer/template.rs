@@ -49,6 +49,11 @@ impl SegmentTemplate {
         template
     }
 
+    /// The name right above the segments, as it is in the network.
+    pub fn prefix(&self) -> NameView<'_> {
+        NameView::from_value(&self.prefix).expect("the value of a name")
+    }
+
     /// Switches to the segments right below the Name with this TLV-VALUE, up to `last_segment`.
     /// Reuses memory: producers of many small objects need one template.
     pub fn set_object(&mut self, prefix: &[u8], last_segment: u64) {

@@ -390,7 +390,11 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
         threads,
         store: StoreConfig { capacity_bytes: store_bytes, ..StoreConfig::default() },
         interest_lifetime_max: Duration::from_secs(60),
-        listeners: vec![Listener::Udp { address, required: true }],
+        listeners: vec![Listener::Udp {
+            format: weir_face::UdpFormat::Ndn,
+            address,
+            required: true,
+        }],
         static_faces: neighbours.iter().map(face).collect(),
         ..weir_io_fixture::router::config(PathBuf::new())
     })

@@ -5,7 +5,8 @@ use std::mem;
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Datagram, UdpPath};
 use weir_forward::{Command, Input};
-use weir_link::Received;
+use weir_hicn::HicnView;
+use weir_link::{PacketFormat, Received};
 use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::Worker;
@@ -179,8 +180,14 @@ impl Worker {
             return Some(slot);
         }
         // Garbage from unknown addresses must not create faces.
-        let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
-        if !is_packet || LpView::decode(frame).is_err() {
+        let is_packet = match self.faces.format_of_peers(port) {
+            PacketFormat::Ndnlp => {
+                matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len())
+                    && LpView::decode(frame).is_ok()
+            }
+            PacketFormat::Hicn(_) => HicnView::decode(frame).is_ok(),
+        };
+        if !is_packet {
             self.stats.counters.unknown_peer_malformed += 1;
             return None;
         }

@@ -9,12 +9,21 @@ use crate::rate_limited_log::RateLimitedLog;
 use crate::snapshot::WorkerCounters;
 
 /// Counters, and the log of repeated events.
-#[derive(Default)]
 pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
     /// Link drops of removed faces.
     removed_face_drops: [u64; LinkDrop::COUNT],
     stalls: RateLimitedLog,
+}
+
+impl Default for WorkerStats {
+    fn default() -> Self {
+        Self {
+            counters: WorkerCounters::default(),
+            removed_face_drops: [0; LinkDrop::COUNT],
+            stalls: RateLimitedLog::default(),
+        }
+    }
 }
 
 impl WorkerStats {

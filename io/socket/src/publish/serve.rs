@@ -224,8 +224,11 @@ impl ObjectStore {
 
     pub fn add(&mut self, published: Published) {
         let catalog = self.producer.source_mut();
-        let versioned = published.versioned().as_view();
-        let id = catalog.add_object(versioned, published.segments());
+        let prefix = match &published.0 {
+            ObjectForm::Sealed(object, _) => object.template.prefix(),
+            ObjectForm::Stored(_) => published.versioned().as_view(),
+        };
+        let id = catalog.add_object(prefix, published.segments());
         match &published.0 {
             ObjectForm::Sealed(object, _) => {
                 for packet in &object.packets {

@@ -15,6 +15,10 @@ use super::FrameOrigin;
 
 /// UDP and TCP ports of NDN: unicast and the multicast group.
 const PORTS: [u16; 2] = [6363, 56363];
+/// UDP port of hICN.
+const HICN_PORT: u16 = 9695;
+/// Ports of hICN packets in plain IPv6.
+const HICN_TCP_PORTS: (u16, u16) = (0x8000, 0x0080);
 
 const ETHERTYPE_NDN: u16 = 0x8624;
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -23,6 +27,8 @@ const ETHERTYPES_VLAN: [u16; 2] = [0x8100, 0x88A8];
 
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
+
+const IPV6_HEADER_SIZE: usize = 40;
 
 /// Maximum number of TCP streams with buffered data. Beyond it, all buffers are dropped.
 const STREAMS_MAX: usize = 65_536;
@@ -160,22 +166,39 @@ impl CaptureWalk<'_, '_> {
         let IpDatagram { from, to, protocol, payload, is_fragment } = datagram;
         let ports = (be16(payload, 0), be16(payload, 2));
         let (Some(from_port), Some(to_port)) = ports else { return Ok(()) };
+        if protocol == PROTOCOL_TCP && (from_port, to_port) == HICN_TCP_PORTS && from.is_ipv6() {
+            // The packet without the padding of a frame: both headers, and what follows.
+            let len = (IPV6_HEADER_SIZE + payload.len()).min(data.len());
+            return self.emit(&data[..len], None);
+        }
+        if protocol == PROTOCOL_UDP && [from_port, to_port].contains(&HICN_PORT) {
+            let ends = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
+            return self.udp(payload, ends, is_fragment);
+        }
         if !PORTS.contains(&from_port) && !PORTS.contains(&to_port) {
             return Ok(());
         }
         let ends = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
         match protocol {
             // Only the first fragment has ports, so a fragmented packet counts once.
+            PROTOCOL_UDP => return self.udp(payload, ends, is_fragment),
             _ if is_fragment => self.ignored += 1,
-            PROTOCOL_UDP => {
-                let length = be16(payload, 4).map_or(0, usize::from);
-                match payload.get(8..length) {
-                    Some(packet) => return self.emit(packet, Some(ends)),
-                    None => self.ignored += 1,
-                }
-            }
             PROTOCOL_TCP => return self.tcp(payload, ends),
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn udp(
+        &mut self,
+        datagram: &[u8],
+        ends: (SocketAddr, SocketAddr),
+        is_fragment: bool,
+    ) -> anyhow::Result<()> {
+        let length = be16(datagram, 4).map_or(0, usize::from);
+        match datagram.get(8..length).filter(|_| !is_fragment) {
+            Some(packet) => return self.emit(packet, Some(ends)),
+            None => self.ignored += 1,
         }
         Ok(())
     }
@@ -282,7 +305,7 @@ impl<'a> IpDatagram<'a> {
     }
 
     fn parse_v6(data: &'a [u8]) -> Option<Self> {
-        const HEADER_SIZE: usize = 40;
+        const HEADER_SIZE: usize = IPV6_HEADER_SIZE;
         const NEXT_FRAGMENT: u8 = 44;
         const FRAGMENT_HEADER_SIZE: usize = 8;
         let address = |at: usize| {

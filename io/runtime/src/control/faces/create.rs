@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant};
-use weir_face::{Connected, FaceUri, Socket, udp_local_toward};
+use weir_face::{Connected, FaceUri, Socket, UdpFormat, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FacePersistency, FaceRequest, ManagerInput, Route,
@@ -65,7 +65,8 @@ impl Faces {
                 None => return self.connect(ConnectPurpose::Command { txn, request }),
             },
             Ok(other) => Err(FaceError::Unsupported(format!(
-                "faces with scheme {} cannot be created by command; use udp4, udp6, tcp4 or tcp6",
+                "faces with scheme {} cannot be created by command; use udp4, udp6, tcp4, tcp6, \
+                 hicn+udp4 or hicn+udp6",
                 other.scheme()
             ))),
             Err(error) => Err(FaceError::Unsupported(error.to_string())),
@@ -145,14 +146,14 @@ impl Faces {
         static_index: Option<usize>,
     ) -> Result<FaceId, FaceError> {
         let remote = match &connection {
-            Connected::Peer(peer) => FaceUri::Udp(*peer),
+            Connected::Peer(format, peer) => format.uri(*peer),
             Connected::Socket(socket) => socket.remote_uri(),
         };
         if let Some(exists) = self.existing(&remote) {
             return Err(FaceError::Exists(exists));
         }
         let mut draft = match connection {
-            Connected::Peer(peer) => self.udp_draft(peer, request.persistency)?,
+            Connected::Peer(format, peer) => self.udp_draft(format, peer, request.persistency)?,
             Connected::Socket(socket) => self.draft(socket, request.persistency),
         };
         let mtu_default = draft.link.codec.mtu;
@@ -166,13 +167,14 @@ impl Faces {
 
     fn udp_draft(
         &mut self,
+        format: UdpFormat,
         peer: SocketAddr,
         persistency: FacePersistency,
     ) -> Result<FaceDraft, FaceError> {
-        let port = self.ports.toward(peer, &mut self.next_worker)?;
+        let port = self.ports.toward(format, peer, &mut self.next_worker)?;
         Ok(FaceDraft {
-            remote: FaceUri::Udp(peer),
-            local: udp_local_toward(port.local, peer),
+            remote: format.uri(peer),
+            local: format.uri(udp_local_toward(port.local, peer)),
             scope: FaceScope::NonLocal,
             is_operator: false,
             persistency,
@@ -188,7 +190,7 @@ impl Faces {
         let socket = match result {
             Ok(Connected::Socket(socket)) => socket,
             // UDP faces never go down.
-            Ok(Connected::Peer(_)) => return,
+            Ok(Connected::Peer(..)) => return,
             Err(error) => {
                 tracing::warn!(face = id.0, error, "cannot reconnect permanent face; will retry");
                 return self.retry_later(now, ConnectPurpose::Reconnect { face: id });
@@ -213,7 +215,7 @@ impl Faces {
         may_move: bool,
     ) {
         let config = self.statics[index].config.clone();
-        let is_udp = matches!(result, Ok(Connected::Peer(_)));
+        let is_udp = matches!(result, Ok(Connected::Peer(..)));
         let request = static_request(&config, is_udp);
         let made = result
             .map_err(FaceError::ConnectFailed)
@@ -262,8 +264,8 @@ impl Faces {
         let Some(face) = self.table.find_mut(id) else { return };
         face.static_index = Some(index);
         // From now on it follows the route, like other static faces.
-        match face.remote {
-            FaceUri::Udp(peer) if face.source.is_some() && may_move => {
+        match face.remote.as_udp() {
+            Some((_, peer)) if face.source.is_some() && may_move => {
                 if let Err(error) = self.move_to_peer(id, peer) {
                     tracing::warn!(%peer, ?error, "cannot move [[face]] to its route");
                 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use weir_face::FaceUri;
+use weir_face::{FaceUri, UdpFormat};
 use weir_forward::FaceScope;
 use weir_link::{CodecConfig, EgressConfig, LinkConfig, MTU_MIN, MarkingConfig, RunsConfig};
 use weir_manage::{FaceChanges, FaceError, MTU_AUTO};
@@ -33,8 +33,8 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
 }
 
-pub(super) fn udp_link(defaults: &FaceDefaults, peer: IpAddr) -> LinkConfig {
-    link_config(defaults, LinkConfig::datagram(udp_mtu(defaults, peer)))
+pub(super) fn udp_link(defaults: &FaceDefaults, format: UdpFormat, peer: IpAddr) -> LinkConfig {
+    link_config(defaults, format.link_config(udp_mtu(defaults, peer)))
 }
 
 /// The largest datagram to `peer`, unless its face overrides it.
@@ -79,8 +79,8 @@ pub(super) fn apply_changes(
         link.codec.local_fields = local_fields;
     }
     if let Some(reliability) = changes.reliability {
-        if reliability && !remote.is_datagram() {
-            return unsupported("only UDP faces support reliability");
+        if reliability && !matches!(remote, FaceUri::Udp(_)) {
+            return unsupported("only UDP faces with NDN packets support reliability");
         }
         link.codec.reliability = reliability;
     }

@@ -17,7 +17,7 @@ use std::mem;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_MS};
-use weir_face::{FaceUri, UdpPath, UdpPort, source_toward};
+use weir_face::{FaceUri, UdpFormat, UdpPath, UdpPort, source_toward};
 use weir_forward::{Command, FaceScope};
 use weir_link::LinkConfig;
 use weir_manage::{FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, ManagerInput};
@@ -34,6 +34,7 @@ use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
 use crate::mailbox::ControlSender;
 use crate::message::{
     CloseReason, ConnectPurpose, NewFace, NewSocket, PortId, ToWorker, WorkReport, face_attributes,
+    set_face_number,
 };
 use crate::rate_limited_log::RateLimitedLog;
 
@@ -124,8 +125,8 @@ impl Faces {
     }
 
     /// Gives the sockets of a UDP port to worker threads.
-    pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) {
-        self.ports.add(sockets, &mut self.next_worker);
+    pub(super) fn add_port(&mut self, format: UdpFormat, sockets: Vec<UdpPort>) {
+        self.ports.add(format, sockets, &mut self.next_worker);
     }
 
     /// Reports an event of a face to the manager.
@@ -150,7 +151,8 @@ impl Faces {
         }
         let id = self.quota.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.next_worker.next());
-        let token = self.pit_token(draft.static_index, draft.scope);
+        set_face_number(&mut draft.link, id);
+        let token = self.pit_token(draft.static_index, draft.scope, &draft.remote);
         let attributes = draft.socket.attributes(draft.scope, token);
         // Announce the face first: other threads must know it before its packets cross to them.
         self.workers.send_others(owner, || ToWorker::AddRemoteFace { id, attributes, owner });
@@ -185,15 +187,17 @@ impl Faces {
     pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, path: UdpPath) {
         let port = self.ports.get(port);
         let local = port.local_of(path);
+        let mut link = port.links.of(path.remote).clone();
+        set_face_number(&mut link, id);
         self.table.insert(FaceRecord {
             id,
-            remote: FaceUri::Udp(path.remote),
-            local: FaceUri::Udp(local),
+            remote: port.format.uri(path.remote),
+            local: port.format.uri(local),
             source: Some(local.ip()),
             scope: FaceScope::NonLocal,
             is_operator: false,
             persistency: FacePersistency::OnDemand,
-            link: port.links.of(path.remote).clone(),
+            link,
             worker,
             is_up: true,
             static_index: None,
@@ -219,11 +223,17 @@ impl Faces {
 
     /// The PIT tokens of a face. Local applications cannot forge Data of others, so they need no
     /// secret.
-    fn pit_token(&self, static_index: Option<usize>, scope: FaceScope) -> PitTokenChoice {
+    fn pit_token(
+        &self,
+        static_index: Option<usize>,
+        scope: FaceScope,
+        remote: &FaceUri,
+    ) -> PitTokenChoice {
         let declared = static_index.and_then(|index| self.statics[index].config.pit_token);
+        let format = remote.as_udp().map_or(UdpFormat::Ndn, |(format, _)| format);
         declared.unwrap_or(match scope {
             FaceScope::Local => PitTokenChoice::Short,
-            FaceScope::NonLocal => self.defaults.pit_token,
+            FaceScope::NonLocal => self.defaults.pit_token_of(format),
         })
     }
 
@@ -232,7 +242,7 @@ impl Faces {
         let Some(face) = self.table.find(id) else { return };
         let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
         let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
-        let token = self.pit_token(face.static_index, scope);
+        let token = self.pit_token(face.static_index, scope, &face.remote);
         let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
         self.workers.send_all_shards(|| Command::AddFace { face: id, attributes });
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use weir_face::{LocalAddress, UdpOptions, UdpPath, UdpPort, source_toward};
+use weir_face::{LocalAddress, UdpFormat, UdpOptions, UdpPath, UdpPort, source_toward};
 use weir_manage::FaceError;
 
 use super::links::udp_link;
@@ -17,6 +17,7 @@ pub(super) struct PortRecord {
     id: PortId,
     /// Worker threads that have a socket of this port, in steering order.
     workers: Vec<u16>,
+    pub(super) format: UdpFormat,
     pub(super) local: SocketAddr,
     pub(super) links: PeerLinks,
 }
@@ -53,30 +54,37 @@ impl UdpPorts {
     }
 
     /// Gives one socket of the port to each worker thread.
-    pub(super) fn add(&mut self, sockets: Vec<UdpPort>, turn: &mut RoundRobin) -> PortId {
+    pub(super) fn add(
+        &mut self,
+        format: UdpFormat,
+        sockets: Vec<UdpPort>,
+        turn: &mut RoundRobin,
+    ) -> PortId {
         let id = self.ports.len() as PortId;
         let local = sockets[0].local_addr();
         let links = PeerLinks {
-            loopback: udp_link(&self.defaults, Ipv4Addr::LOCALHOST.into()),
-            network: udp_link(&self.defaults, Ipv4Addr::UNSPECIFIED.into()),
-            pit_token: self.defaults.pit_token,
+            loopback: udp_link(&self.defaults, format, Ipv4Addr::LOCALHOST.into()),
+            network: udp_link(&self.defaults, format, Ipv4Addr::UNSPECIFIED.into()),
+            pit_token: self.defaults.pit_token_of(format),
         };
         let workers: Vec<u16> = sockets.iter().map(|_| turn.next()).collect();
         for (&worker, socket) in workers.iter().zip(sockets) {
             let (socket, links) = (Box::new(socket), Box::new(links.clone()));
             self.workers.send(worker, ToWorker::AddPort { id, socket, links });
         }
-        self.ports.insert(id, PortRecord { id, workers, local, links });
+        self.ports.insert(id, PortRecord { id, workers, format, local, links });
         id
     }
 
     /// Returns the port from which `peer` is reached. Opens a port for outgoing faces if none fits.
     pub(super) fn toward(
         &mut self,
+        format: UdpFormat,
         peer: SocketAddr,
         turn: &mut RoundRobin,
     ) -> Result<&PortRecord, FaceError> {
-        let locals = self.ports.values().map(|port| (port.id, port.local));
+        let ports = self.ports.values().filter(|port| port.format == format);
+        let locals = ports.map(|port| (port.id, port.local));
         let id = match best_port(locals, peer, source_toward(peer)) {
             Some(id) => id,
             None => {
@@ -89,7 +97,7 @@ impl UdpPorts {
                 let (sockets, shared) = UdpPort::bind_all(any, count, &UdpOptions::default())
                     .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
                 warn_if_shared(&sockets, &shared);
-                self.add(sockets, turn)
+                self.add(format, sockets, turn)
             }
         };
         Ok(&self.ports[&id])

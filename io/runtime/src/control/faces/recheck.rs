@@ -51,7 +51,7 @@ impl Faces {
         may_move: bool,
     ) {
         let Some(face) = self.table.find(id) else { return };
-        if let (&FaceUri::Udp(before), Ok(Connected::Peer(peer))) = (&face.remote, result)
+        if let (Some((_, before)), Ok(Connected::Peer(_, peer))) = (face.remote.as_udp(), result)
             && peer != before
             && may_move
             && !self.is_moving()
@@ -71,7 +71,9 @@ impl Faces {
     /// Moves a UDP face to another peer address. The face keeps its identifier and routes. No other
     /// face may be moving, because datagrams of `peer` may arrive at another worker thread.
     pub(super) fn move_to_peer(&mut self, id: FaceId, peer: SocketAddr) -> Result<(), FaceError> {
-        let remote = FaceUri::Udp(peer);
+        let face = self.table.find(id).ok_or(FaceError::NotFound)?;
+        let (format, _) = face.remote.as_udp().ok_or(FaceError::NotFound)?;
+        let (from, remote) = (face.worker, format.uri(peer));
         // An on-demand face to the same peer is no obstacle: the worker thread replaces it.
         if let Some(other) = self.existing(&remote)
             && other.face_id != id
@@ -79,10 +81,9 @@ impl Faces {
         {
             return Err(FaceError::Exists(other));
         }
-        let port = self.ports.toward(peer, &mut self.next_worker)?;
+        let port = self.ports.toward(format, peer, &mut self.next_worker)?;
         let (to, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
-        let socket = port.socket(peer.into());
-        let from = self.table.find(id).ok_or(FaceError::NotFound)?.worker;
+        let (socket, local) = (port.socket(peer.into()), format.uri(local));
         self.table.set_ends(id, remote, local);
         self.send_attributes(id);
         let command = if from == to {

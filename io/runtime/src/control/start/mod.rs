@@ -163,8 +163,8 @@ impl Control {
             registered.map_err(queue_failed)?;
         }
         let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone());
-        for ports in sockets.ports {
-            faces.add_port(ports);
+        for (format, ports) in sockets.ports {
+            faces.add_port(format, ports);
         }
         Ok(Self {
             clock,

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use weir_face::{BindError, SharedMemory, TcpListener, UdpOptions, UdpPort, UnixListener};
+use weir_face::{
+    BindError, SharedMemory, TcpListener, UdpFormat, UdpOptions, UdpPort, UnixListener,
+};
 
 use crate::config::{Listener, RuntimeConfig};
 use crate::error::StartError;
@@ -13,7 +15,7 @@ use crate::memory::shared_memory_bytes_max;
 pub(super) struct Sockets {
     pub(super) streams: Vec<weir_face::Listener>,
     /// For each port, one socket for each worker thread, if the system can steer datagrams to them.
-    pub(super) ports: Vec<Vec<UdpPort>>,
+    pub(super) ports: Vec<(UdpFormat, Vec<UdpPort>)>,
     pub(super) listening: Vec<String>,
 }
 
@@ -38,11 +40,11 @@ impl Sockets {
                     }
                     Err(error) => return Err(error.into()),
                 },
-                &Listener::Udp { address, required } => {
+                &Listener::Udp { format, address, required } => {
                     match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
                         Ok((ports, shared)) => {
                             warn_if_shared(&ports, &shared);
-                            sockets.add_udp(ports);
+                            sockets.add_udp(format, ports);
                         }
                         Err(error) if !required && lacks_family(&error) => {
                             tracing::info!(%address, "cannot listen on UDP: no address family");
@@ -63,9 +65,9 @@ impl Sockets {
         self.streams.push(weir_face::Listener::Unix(listener));
     }
 
-    fn add_udp(&mut self, ports: Vec<UdpPort>) {
+    fn add_udp(&mut self, format: UdpFormat, ports: Vec<UdpPort>) {
         let local = ports[0].local_addr();
-        self.listening.push(weir_face::FaceUri::Udp(local).to_string());
+        self.listening.push(format.uri(local).to_string());
         if let Ok(granted_bytes) = ports[0].receive_buffer_bytes()
             && granted_bytes < UdpOptions::default().receive_buffer_bytes / 4
         {
@@ -75,12 +77,12 @@ impl Sockets {
                  `sysctl -w net.core.rmem_max=8388608`"
             );
         }
-        self.ports.push(ports);
+        self.ports.push((format, ports));
     }
 
     /// Warns once for all ports, because all ports lack the same features.
     fn warn_missing_features(&self) {
-        let ports = self.ports.iter().flatten();
+        let ports = self.ports.iter().flat_map(|(_, ports)| ports);
         let lacking = ports.map(UdpPort::missing_features).max_by_key(|lacking| lacking.len());
         if let Some(lacking @ [_, ..]) = lacking {
             tracing::warn!(

@@ -33,7 +33,7 @@ use self::source::interest;
 pub(super) use self::table::FaceTable;
 use crate::face::{Face, FaceSocket};
 use crate::memory::MemoryShares;
-use crate::message::{CloseReason, NewSocket, PeerLinks, PortId, face_attributes};
+use crate::message::{CloseReason, NewSocket, PeerLinks, PortId, face_attributes, set_face_number};
 
 /// The faces of one thread and their sockets.
 pub(super) struct Faces {
@@ -172,7 +172,9 @@ impl Faces {
         port: u32,
         path: UdpPath,
     ) -> u32 {
-        let link = Link::new(self.ports.links(port).of(path.remote).clone());
+        let mut link = self.ports.links(port).of(path.remote).clone();
+        set_face_number(&mut link, id);
+        let link = Link::new(link);
         let socket = FaceSocket::Peer { port, path };
         let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
         face.peer = Some(path.remote.ip());

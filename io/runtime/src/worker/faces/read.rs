@@ -4,7 +4,7 @@ use std::mem;
 
 use weir_base::{FaceId, Instant, Packet, Pool};
 use weir_face::{Datagram, RecvStatus, UdpPath};
-use weir_link::{Link, Received};
+use weir_link::{Link, PacketFormat, Received};
 use weir_wire::LpHeader;
 
 use super::{Faces, failed};
@@ -154,6 +154,11 @@ impl Faces {
         {
             self.mark_dirty(slot);
         }
+    }
+
+    /// The packets of the peers of a port.
+    pub(in crate::worker) fn format_of_peers(&self, port: u32) -> &PacketFormat {
+        &self.ports.links(port).network.codec.format
     }
 
     pub(in crate::worker) fn peer(&self, port: u32, path: UdpPath) -> Option<u32> {

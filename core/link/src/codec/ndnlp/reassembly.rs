@@ -5,7 +5,7 @@ use weir_base::{Instant, Packet, PacketMut, Pool};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::{LpFraming, LpHeader};
 
-use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
+use crate::codec::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use crate::counters::{DropCounters, LinkDrop};
 
 /// Memory of a partial packet in bytes, without its buffer and its early fragments.

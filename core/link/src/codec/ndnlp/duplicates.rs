@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use weir_base::Instant;
 
-use super::config::FRAME_LIFETIME_NS;
+use crate::codec::config::FRAME_LIFETIME_NS;
 
 const SLOTS_MIN: usize = 64;
 /// Maximum number of Sequences that are remembered for one sender (256 KiB): more than a second at

@@ -37,8 +37,8 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool, RttConfig, RttEstimator};
 use weir_wire::lp::{LP_PREFIX_MAX, LpFraming, LpHeader, LpView};
 
-use super::config::CodecConfig;
 use super::duplicates::Duplicates;
+use crate::codec::config::CodecConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::{self, FRAME_PREFIX_MAX, Frame};
 

@@ -1,12 +1,10 @@
-use alloc::boxed::Box;
-
 use weir_base::Packet;
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader};
 
-use super::CodecContext;
-use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use super::reliability::{OutFragment, Reliability};
+use crate::codec::config::{CodecConfig, FRAGMENT_COUNT_MAX};
+use crate::codec::context::CodecContext;
 use crate::counters::LinkDrop;
 use crate::frame::Frame;
 
@@ -15,47 +13,24 @@ const SMALL_COUNT_MAX: u64 = 255;
 
 /// Encodes packets into frames.
 #[derive(Debug)]
-pub(crate) struct Encoder {
+pub(in crate::codec) struct NdnlpEncoder {
     sequence_next: u64,
-    /// `None` on faces without reliability.
-    reliability: Option<Box<Reliability>>,
 }
 
-impl Encoder {
-    pub(crate) fn new(config: &CodecConfig) -> Self {
-        let mut encoder = Self { sequence_next: config.sequence_start, reliability: None };
-        encoder.set_reliability(config.reliability);
-        encoder
-    }
-
-    /// Turns reliability on or off. Turning it off discards its state.
-    pub(crate) fn set_reliability(&mut self, is_on: bool) {
-        match is_on {
-            true => drop(self.reliability.get_or_insert_default()),
-            false => self.reliability = None,
-        }
-    }
-
-    /// The link's reliability, if it is on.
-    #[inline]
-    pub(crate) fn reliability(&mut self) -> Option<&mut Reliability> {
-        self.reliability.as_deref_mut()
-    }
-
-    /// The link's reliability for reading, if it is on.
-    #[inline]
-    pub(crate) fn reliability_state(&self) -> Option<&Reliability> {
-        self.reliability.as_deref()
+impl NdnlpEncoder {
+    pub(in crate::codec) fn new(config: &CodecConfig) -> Self {
+        Self { sequence_next: config.sequence_start }
     }
 
     /// Encodes one packet and passes its frames to `push`. Returns their number, which is more than
     /// one if the packet must be fragmented. Sets the fragment fields of `header`, and removes
-    /// local fields if the face has none.
+    /// local fields if the face has none. `reliability` is that of the link, if it is on.
     #[inline(always)]
-    pub(crate) fn encode(
+    pub(in crate::codec) fn encode(
         &mut self,
         context: CodecContext<'_>,
-        mut header: LpHeader,
+        reliability: Option<&mut Reliability>,
+        header: &mut LpHeader,
         packet: &Packet,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
@@ -64,27 +39,27 @@ impl Encoder {
             header.incoming_face = None;
             header.next_hop_face = None;
         }
-        if self.reliability.is_some() {
-            return self.encode_fragments(context, &header, packet, push);
+        if reliability.is_some() {
+            return self.encode_fragments(context, reliability, header, packet, push);
         }
         // NFD closes a stream on a frame larger than the largest packet, although it sends such
         // frames.
-        if let Some(frame) = single_frame(&header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
+        if let Some(frame) = single_frame(header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
             push(frame);
             return Ok(1);
         }
         if config.fragmentation {
-            return self.encode_fragments(context, &header, packet, push);
+            return self.encode_fragments(context, None, header, packet, push);
         }
         // These fields are optional. A packet that fits only without them must not be dropped.
         header.congestion_mark = 0;
         header.incoming_face = None;
-        let frame = single_frame(&header, packet, config.mtu);
+        let frame = single_frame(header, packet, config.mtu);
         push(frame.ok_or(LinkDrop::TooLargeForMtu)?);
         Ok(1)
     }
 
-    pub(crate) fn encode_signal(
+    pub(in crate::codec) fn encode_signal(
         config: &CodecConfig,
         signal: HopSignal,
     ) -> Result<Frame, LinkDrop> {
@@ -97,18 +72,22 @@ impl Encoder {
 
     /// Encodes the fragments of a packet. Network-layer fields go only into fragment 0, as in NFD.
     /// With reliability, a packet that fits into one frame is one fragment of one, so each packet
-    /// has a Sequence and room for a TxSequence.
+    /// has a Sequence and room for a TxSequence. Outside of [`Self::encode`], which stays small for
+    /// the usual packet.
+    #[inline(never)]
     fn encode_fragments(
         &mut self,
         context: CodecContext<'_>,
+        mut reliability: Option<&mut Reliability>,
         header: &LpHeader,
         packet: &Packet,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
         let CodecContext { now, config, counters } = context;
         let rest = LpHeader::default();
+        let is_reliable = reliability.is_some();
         let (count, first_len, next_len) =
-            self.fragment_sizes(config, header, &rest, packet.len())?;
+            fragment_sizes(config, is_reliable, [header, &rest], packet.len())?;
         let (mut start, mut end) = (0, first_len);
         for index in 0..count {
             let fields = if index == 0 { header } else { &rest };
@@ -121,7 +100,7 @@ impl Encoder {
             // Reassembly needs consecutive Sequences for the fragments of a packet.
             self.sequence_next = self.sequence_next.wrapping_add(1);
             let octets = packet.slice(start..end);
-            push(match &mut self.reliability {
+            push(match &mut reliability {
                 None => frame_of(fields, &framing, octets),
                 Some(reliability) => {
                     let fragment = OutFragment { header: fields.clone(), framing, octets };
@@ -132,42 +111,45 @@ impl Encoder {
         }
         Ok(count)
     }
+}
 
-    /// Computes how a packet of `len` bytes is fragmented. Returns the number of fragments, the
-    /// size of the first, and the size of the others. The last may be shorter.
-    fn fragment_sizes(
-        &self,
-        config: &CodecConfig,
-        first: &LpHeader,
-        rest: &LpHeader,
-        len: usize,
-    ) -> Result<(u64, usize, usize), LinkDrop> {
-        let mtu = config.mtu;
-        let mut scratch = [0; LP_PREFIX_MAX];
-        // Headers are measured with the largest numbers, so every real header fits.
-        let mut framing = LpFraming { sequence: Some(u64::MAX), ..LpFraming::BARE };
-        if self.reliability.is_some() {
-            framing.tx_sequence = Some(u64::MAX);
-            if first.encode_prefix(&framing, len, &mut scratch) + len <= mtu {
-                return Ok((1, len, len));
-            }
-        }
-        // All fragments but the last have exactly the same length, so that the system can cut them
-        // out of one message. Count and index take one byte each, unless there are more than 255
-        // fragments.
-        let mut cuts = |count_max| {
-            framing.frag_count = count_max;
-            let mut room = |header: &LpHeader, index| {
-                framing.frag_index = index;
-                mtu.checked_sub(header.encode_prefix(&framing, mtu, &mut scratch))
-            };
-            let first_len = room(first, 0).filter(|&room| room > 0)?.min(len);
-            let next_len = room(rest, count_max - 1).filter(|&room| room > 0)?;
-            let count = 1 + (len - first_len).div_ceil(next_len) as u64;
-            (count <= count_max).then_some((count, first_len, next_len))
-        };
-        cuts(SMALL_COUNT_MAX).or_else(|| cuts(FRAGMENT_COUNT_MAX)).ok_or(LinkDrop::TooLargeForMtu)
+/// Computes how a packet of `len` bytes is fragmented. Returns the number of fragments, the
+/// size of the first, and the size of the others. The last may be shorter.
+fn fragment_sizes(
+    config: &CodecConfig,
+    is_reliable: bool,
+    [first, rest]: [&LpHeader; 2],
+    len: usize,
+) -> Result<(u64, usize, usize), LinkDrop> {
+    let mtu = config.mtu;
+    let mut scratch = [0; LP_PREFIX_MAX];
+    // The usual packet fits with any header, so its header need not be measured.
+    if is_reliable && len + LP_PREFIX_MAX <= mtu {
+        return Ok((1, len, len));
     }
+    // Headers are measured with the largest numbers, so every real header fits.
+    let mut framing = LpFraming { sequence: Some(u64::MAX), ..LpFraming::BARE };
+    if is_reliable {
+        framing.tx_sequence = Some(u64::MAX);
+        if first.encode_prefix(&framing, len, &mut scratch) + len <= mtu {
+            return Ok((1, len, len));
+        }
+    }
+    // All fragments but the last have exactly the same length, so that the system can cut them
+    // out of one message. Count and index take one byte each, unless there are more than 255
+    // fragments.
+    let mut cuts = |count_max| {
+        framing.frag_count = count_max;
+        let mut room = |header: &LpHeader, index| {
+            framing.frag_index = index;
+            mtu.checked_sub(header.encode_prefix(&framing, mtu, &mut scratch))
+        };
+        let first_len = room(first, 0).filter(|&room| room > 0)?.min(len);
+        let next_len = room(rest, count_max - 1).filter(|&room| room > 0)?;
+        let count = 1 + (len - first_len).div_ceil(next_len) as u64;
+        (count <= count_max).then_some((count, first_len, next_len))
+    };
+    cuts(SMALL_COUNT_MAX).or_else(|| cuts(FRAGMENT_COUNT_MAX)).ok_or(LinkDrop::TooLargeForMtu)
 }
 
 fn frame_of(header: &LpHeader, framing: &LpFraming, octets: Packet) -> Frame {

@@ -1,46 +1,16 @@
 use alloc::boxed::Box;
 
 use weir_base::{Instant, Packet, Pool};
-use weir_wire::lp::{HopSignal, LpHeader, LpView};
-use weir_wire::{DecodeError, RunFields, RunOffer, tlv};
+use weir_wire::lp::{LpHeader, LpView};
+use weir_wire::{DecodeError, RunFields, tlv};
 
-use super::CodecContext;
-use super::config::CodecConfig;
 use super::reassembly::{Fragment, HeaderExtras, Reassembly};
 use super::reliability::Reliability;
+use crate::codec::config::CodecConfig;
+use crate::codec::context::CodecContext;
+use crate::codec::received::Received;
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 use crate::runs::{Expansion, RunsConfig};
-
-/// The result of one received frame.
-#[derive(Clone, Debug)]
-pub enum Received {
-    /// A whole Interest, Data or Nack. The header has no fields that belong to the link alone
-    /// (Sequence, FragIndex, FragCount, TxSequence). It has an IncomingFaceId only with
-    /// [`CodecConfig::keep_incoming_face`]. The packet starts with TLV type 5 or 6, and is not
-    /// decoded further.
-    Packet {
-        /// Header fields for the forwarder. Those of a reassembled packet come from fragment 0.
-        header: LpHeader,
-        /// The Interest or Data TLV. It is a slice of the frame if the packet was not fragmented.
-        packet: Packet,
-    },
-    /// A whole Interest that shaping has delayed, or has refused with a Nack. Check
-    /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
-    Delayed,
-    /// Several Interests in one frame; see [`Link::next_in_run`](crate::Link::next_in_run).
-    Run,
-    /// An offer about runs from the peer. The link may have replied, so check whether the egress
-    /// has frames now.
-    Offer(RunOffer),
-    /// A fragment of a packet that is not complete yet.
-    Partial,
-    /// An LpPacket without a fragment that has nothing for the forwarder.
-    Idle,
-    /// A signal from the peer's router to this router.
-    Signal(HopSignal),
-    /// The frame was dropped, and the drop was counted.
-    Drop(LinkDrop),
-}
 
 /// Decodes frames into packets.
 #[derive(Debug, Default)]
@@ -52,6 +22,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Decodes one frame. `reliability` is that of the link, if it is on.
+    #[inline(always)]
     pub(crate) fn decode(
         &mut self,
         context: CodecContext<'_>,
@@ -174,6 +145,7 @@ impl Decoder {
 }
 
 /// Checks which header fields may come with which packet (NFD's rules), and counts the packet.
+#[inline(always)]
 fn deliver(
     mut header: LpHeader,
     extras: HeaderExtras,

@@ -1,0 +1,104 @@
+//! An hICN Data as an NDN Data. Its signature is hICN's, over octets of the hICN packet.
+
+use weir_wire::{Component, DataView, KeyLocatorView, signature_type, tlv};
+
+use crate::ah::{AH_SIZE, AhView, Algorithm, SIGNATURE_SIZE_MAX};
+use crate::header::{HEADER_SIZE, Header};
+use crate::name::HicnName;
+
+/// ContentType of a manifest: a number without a format (NDN packet 0.3).
+pub(crate) const CONTENT_TYPE_MANIFEST: u64 = 4;
+
+static ZEROS: [u8; SIGNATURE_SIZE_MAX] = [0; SIGNATURE_SIZE_MAX];
+
+/// A Data with SignatureType hICN: the fields of its hICN packet.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeData<'a> {
+    pub(crate) name: HicnName,
+    pub ah: Option<AhView<'a>>,
+    pub(crate) is_manifest: bool,
+    pub(crate) is_last: bool,
+    pub(crate) path_label: u8,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The octets that a signature covers: those of the packet with all fields zero that a router may
+/// change, and without the signature.
+#[derive(Clone, Copy, Debug)]
+pub struct SignedOctets<'a> {
+    headers: [u8; HEADER_SIZE + AH_SIZE],
+    signature_size: usize,
+    payload: &'a [u8],
+}
+
+impl SignedOctets<'_> {
+    pub fn portions(&self) -> [&[u8]; 3] {
+        [&self.headers, &ZEROS[..self.signature_size], self.payload]
+    }
+}
+
+impl<'a> NativeData<'a> {
+    /// The fields of a Data; `None` if it has another SignatureType, or no hICN packet has this
+    /// form.
+    pub fn of(data: &DataView<'a>) -> Option<Self> {
+        let info = data.signature_info();
+        if info.signature_type != signature_type::HICN {
+            return None;
+        }
+        let name = HicnName::from_name(data.name)?;
+        let signature_field = data.signature_value();
+        let ah = match child(info.value, tlv::HICN_ALGORITHM) {
+            None => signature_field.is_empty().then_some(None)?,
+            Some(&[number, padding]) => {
+                let KeyLocatorView::Digest(key_id) = info.key_locator? else { return None };
+                let is_whole = signature_field.len().is_multiple_of(4)
+                    && signature_field.len() <= SIGNATURE_SIZE_MAX
+                    && usize::from(padding) <= signature_field.len();
+                let algorithm = Algorithm::from_number(number).ok();
+                Some(AhView {
+                    algorithm: algorithm.filter(|it| is_whole && *it != Algorithm::NDN)?,
+                    padding,
+                    time_ms: info.time_ms?,
+                    key_id: key_id.try_into().ok()?,
+                    signature_field,
+                })
+            }
+            Some(_) => return None,
+        };
+        let is_manifest = match data.content_type {
+            0 => false,
+            CONTENT_TYPE_MANIFEST => true,
+            _ => return None,
+        };
+        let is_last = match data.final_block_id() {
+            None => false,
+            Some(last) => {
+                let own = Component::segment(name.suffix.into());
+                (last == own.as_view()).then_some(true)?
+            }
+        };
+        let body = tlv::read_single_of(data.wire, tlv::DATA).ok()?;
+        let path_label = match child(body, tlv::HICN_PATH_LABEL) {
+            None => 0,
+            Some(&[label]) => label,
+            Some(_) => return None,
+        };
+        Some(Self { name, ah, is_manifest, is_last, path_label, payload: data.content })
+    }
+
+    /// What the signature covers; `None` if the packet is not signed.
+    pub fn signed_octets(&self) -> Option<SignedOctets<'a>> {
+        let ah = self.ah?;
+        let mut headers = [0; HEADER_SIZE + AH_SIZE];
+        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(self.name));
+        headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
+        let signature_size = ah.signature_field.len();
+        Some(SignedOctets { headers, signature_size, payload: self.payload })
+    }
+}
+
+/// The value of the first element of this type.
+pub(crate) fn child(octets: &[u8], typ: u32) -> Option<&[u8]> {
+    let found = tlv::Reader::new(octets).flatten().find(|element| element.typ == typ);
+    found.map(|element| element.value)
+}

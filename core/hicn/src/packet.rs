@@ -1,0 +1,29 @@
+use crate::ah::AhView;
+use crate::error::HicnError;
+use crate::header::{Flags, Header};
+
+/// A whole hICN packet, borrowed: an Interest, or a Data.
+#[derive(Clone, Copy, Debug)]
+pub struct HicnView<'a> {
+    pub header: Header,
+    pub ah: Option<AhView<'a>>,
+    pub payload: &'a [u8],
+    /// The octets behind the fixed header.
+    pub(crate) rest: &'a [u8],
+}
+
+impl<'a> HicnView<'a> {
+    /// Decodes exactly one packet, from the IPv6 header on. Neither checksum nor signature is
+    /// verified.
+    ///
+    /// # Errors
+    /// Those of [`HicnError`] for received packets.
+    pub fn decode(wire: &'a [u8]) -> Result<Self, HicnError> {
+        let (header, rest) = Header::read(wire)?;
+        let (ah, payload) = match header.flags.has(Flags::AH) {
+            true => AhView::read(rest).map(|(ah, payload)| (Some(ah), payload))?,
+            false => (None, rest),
+        };
+        Ok(Self { header, ah, payload, rest })
+    }
+}

@@ -1,0 +1,150 @@
+//! The locators of Interests and Data (decision 0048).
+//!
+//! The locator of a peer is the PIT token of its Interest. Most addresses have a long run of zeros,
+//! and shorter tokens cost the forwarder less. So a token of at most [`SHORT_MAX`] octets is an
+//! address without its longest run of zeros:
+//!
+//! ```text
+//! 100::601:203:405:600       01 | 01 | 06 01 02 03 04 05 06 00
+//!                            |    |    the octets behind the zeros
+//!                            |    the octets before the zeros
+//!                            how many octets are before the zeros
+//! ```
+//!
+//! A token of 16 octets is the address itself.
+
+use core::net::Ipv6Addr;
+
+use weir_wire::PitToken;
+
+const ADDRESS_BYTES: usize = 16;
+/// The longest token that the forwarder stores without a list.
+const SHORT_MAX: usize = 12;
+/// Octets of our locator that are the same for all Interests of a face.
+const PREFIX_BYTES: usize = 8;
+/// The longest token of ours that a locator has room for, after its length.
+const OWN_TOKEN_MAX: usize = ADDRESS_BYTES - PREFIX_BYTES - 1;
+
+/// The token that stands for the locator of a peer.
+pub(super) fn token_of(locator: Ipv6Addr) -> PitToken {
+    let octets = locator.octets();
+    let (mut run_at, mut run_len, mut at) = (0, 0, 0);
+    while at < ADDRESS_BYTES {
+        let len = octets[at..].iter().take_while(|&&octet| octet == 0).count();
+        if len > run_len {
+            (run_at, run_len) = (at, len);
+        }
+        at += len + 1;
+    }
+    let mut short = [0; SHORT_MAX];
+    let len = 1 + ADDRESS_BYTES - run_len;
+    if len > SHORT_MAX {
+        return PitToken::new(&octets).expect("an address is no longer than a token");
+    }
+    let (before, after) = (&octets[..run_at], &octets[run_at + run_len..]);
+    short[0] = run_at as u8;
+    short[1..=run_at].copy_from_slice(before);
+    short[1 + run_at..len].copy_from_slice(after);
+    PitToken::new(&short[..len]).expect("a short token")
+}
+
+/// The locator that a token stands for. `::` if it is not a token of [`token_of`]: an Interest that
+/// came from another face has none.
+pub(super) fn locator_of(token: &PitToken) -> Ipv6Addr {
+    let octets = token.as_slice();
+    if let Ok(address) = <[u8; ADDRESS_BYTES]>::try_from(octets) {
+        return address.into();
+    }
+    let mut address = [0; ADDRESS_BYTES];
+    if let Some((&before_len, rest)) = octets.split_first()
+        && let Some((before, after)) = rest.split_at_checked(before_len.into())
+        && rest.len() <= ADDRESS_BYTES
+    {
+        address[..before.len()].copy_from_slice(before);
+        address[ADDRESS_BYTES - after.len()..].copy_from_slice(after);
+    }
+    address.into()
+}
+
+/// Our locator in an Interest with this token. A token that is too long is left out.
+pub(super) fn own_locator(prefix: Ipv6Addr, token: &PitToken) -> Ipv6Addr {
+    let mut address = prefix.octets();
+    let token = token.as_slice();
+    address[PREFIX_BYTES..].fill(0);
+    if token.len() <= OWN_TOKEN_MAX {
+        address[PREFIX_BYTES] = token.len() as u8;
+        address[PREFIX_BYTES + 1..][..token.len()].copy_from_slice(token);
+    }
+    address.into()
+}
+
+/// The token of ours in the locator of a Data; empty if the locator is not ours.
+pub(super) fn own_token(prefix: Ipv6Addr, locator: Ipv6Addr) -> PitToken {
+    let octets = locator.octets();
+    let is_ours = octets[..PREFIX_BYTES] == prefix.octets()[..PREFIX_BYTES];
+    let len = usize::from(octets[PREFIX_BYTES]);
+    if !is_ours || len > OWN_TOKEN_MAX {
+        return PitToken::EMPTY;
+    }
+    PitToken::new(&octets[PREFIX_BYTES + 1..][..len]).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn usual_locators_are_short_tokens() {
+        for (text, len) in [
+            ("::", 1),
+            ("::1", 2),
+            ("100::601:203:405:600", 10),
+            ("2001:db8::1", 6),
+            ("2001:db8:1:2:3:4:5:6", 16),
+        ] {
+            let address: Ipv6Addr = text.parse().unwrap();
+            let token = token_of(address);
+            assert_eq!(token.as_slice().len(), len, "{text}");
+            assert_eq!(locator_of(&token), address);
+        }
+    }
+
+    #[test]
+    fn other_tokens_are_no_locators() {
+        for token in [&[][..], &[9], &[2, 1], &[17; 13], &[0; 32]] {
+            let token = PitToken::new(token).unwrap();
+            assert_eq!(locator_of(&token), Ipv6Addr::UNSPECIFIED);
+        }
+    }
+
+    #[test]
+    fn own_tokens_return_in_the_locator() {
+        let prefix: Ipv6Addr = "100::".parse().unwrap();
+        for token in [&[][..], &[1, 2, 3, 4, 5, 6], &[0; 7]] {
+            let token = PitToken::new(token).unwrap();
+            let locator = own_locator(prefix, &token);
+            assert_eq!(own_token(prefix, locator), token);
+            assert_eq!(own_token("200::".parse().unwrap(), locator), PitToken::EMPTY);
+        }
+        let long = PitToken::new(&[7; 12]).unwrap();
+        assert_eq!(own_locator(prefix, &long), prefix);
+        let forged: Ipv6Addr = "100::ff01:203:405:600".parse().unwrap();
+        assert_eq!(own_token(prefix, forged), PitToken::EMPTY);
+    }
+
+    proptest! {
+        #[test]
+        fn each_address_survives(bits in any::<u128>(), mask in any::<u128>()) {
+            for bits in [bits, bits & mask, bits & mask & mask.rotate_left(7), bits >> 70 << 20] {
+                let address = Ipv6Addr::from(bits);
+                prop_assert_eq!(locator_of(&token_of(address)), address);
+            }
+        }
+
+        #[test]
+        fn any_token_is_handled(token in proptest::collection::vec(any::<u8>(), 0..=32)) {
+            locator_of(&PitToken::new(&token).unwrap());
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What must hold for any octets from an hICN peer. Shared by property tests and the fuzz target.
+
+use weir_hicn::manifest::TransportManifest;
+use weir_hicn::{Flags, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label};
+use weir_wire::PacketView;
+
+const FACE: u64 = 0x15A;
+
+/// Decodes octets as an hICN packet. What decodes as an NDN packet as well is converted back, and
+/// must be the same packet.
+pub(crate) fn check(octets: &[u8]) {
+    let Ok(view) = HicnView::decode(octets) else { return };
+    if let Ok(manifest) = TransportManifest::decode(view.payload) {
+        assert!(manifest.entries().count() <= view.payload.len() / 36);
+    }
+    let mut tlv = Vec::new();
+    let Ok(range) = to_tlv(&view, 7, &mut tlv) else { return };
+    // A stranger's elements in the authentication header may be anything.
+    let packet = match PacketView::decode(&tlv[range.clone()]) {
+        Ok(packet) => packet,
+        Err(error) => {
+            let is_foreign = view.ah.is_none_or(|ah| ah.algorithm.number() <= 18);
+            assert!(!is_foreign, "an hICN packet became an invalid NDN packet: {error}");
+            return;
+        }
+    };
+    let header = view.header;
+    let hop = Hop { locator: header.locator, face: FACE, is_marked: header.is_marked };
+    let mut again = Vec::new();
+    from_tlv(&tlv[range.clone()], &hop, &mut again).expect("a converted packet converts back");
+    let back = HicnView::decode(&again).expect("an encoded packet decodes");
+    let mut expected = header;
+    match packet {
+        PacketView::Data(data) => {
+            if let Some(native) = NativeData::of(&data) {
+                expected.path_label = updated_label(header.path_label, FACE);
+                assert_eq!(native.signed_octets().is_some(), view.ah.is_some());
+            } else {
+                // The elements of the packet decide, not the header.
+                expected.path_label = updated_label(0, FACE);
+                expected.lifetime_ms = back.header.lifetime_ms;
+                let others = back.header.flags.octet() & Flags::LAST.octet();
+                expected.flags = Flags::from_octet(Flags::DATA.with(Flags::AH).octet() | others);
+            }
+            expected.hop_limit = back.header.hop_limit;
+            let stale = Flags::STALE.octet();
+            expected.flags = Flags::from_octet(expected.flags.octet() & !stale);
+        }
+        PacketView::Interest(_) => {
+            expected.path_label = 0;
+            let last = Flags::LAST.octet();
+            expected.flags = Flags::from_octet(expected.flags.octet() & !last);
+        }
+    }
+    expected.flags = expected.flags.with_if(Flags::from_octet(2), true);
+    assert_eq!(back.header, expected);
+    assert_eq!(back.payload, view.payload);
+    if let (Some(before), Some(after)) = (view.ah, back.ah)
+        && before.algorithm.number() <= 18
+    {
+        assert_eq!(after, before);
+    }
+    // Only the path label of a native Data may differ now.
+    let mut tlv_again = Vec::new();
+    let range_again = to_tlv(&back, 7, &mut tlv_again).expect("it converts once more");
+    let is_native = header.is_data() && view.ah.is_none_or(|ah| ah.algorithm.number() <= 18);
+    if !is_native || header.path_label == back.header.path_label {
+        assert_eq!(tlv_again[range_again], tlv[range]);
+    }
+}
