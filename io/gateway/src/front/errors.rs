@@ -7,6 +7,10 @@ use weir_socket::SocketError;
 use super::body::{Body, full};
 use crate::names::PathError;
 
+/// The methods without uploads, and with them.
+pub(super) const METHODS: [&str; 2] =
+    ["GET, HEAD, OPTIONS", "GET, HEAD, OPTIONS, PUT, POST, DELETE"];
+
 /// A request that fails: its status, and a reason that says what to do.
 #[derive(Debug)]
 pub(super) struct Failure {

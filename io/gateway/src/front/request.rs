@@ -17,25 +17,22 @@ use weir_wire::Name;
 
 use super::Shared;
 use super::body::{Body, empty};
-use super::errors::Failure;
+use super::errors::{Failure, METHODS};
 use super::fields::words;
 use super::heads::{FoundVersion, HeadSource};
 use super::listing;
 use super::log::Access;
-use super::response;
+use super::response::{self, ResolvedObject};
 use super::uploads;
 use crate::config::HostConfig;
 use crate::head::{AnswerBody, ResponseHead};
 use crate::names::{name_of_path, name_with_headers};
 
-/// The methods without uploads, and with them.
-pub(super) const METHODS: [&str; 2] =
-    ["GET, HEAD, OPTIONS", "GET, HEAD, OPTIONS, PUT, POST, DELETE"];
 /// Request headers that never select a response here: content is requested without coding.
 const NOT_VARYING: [&str; 2] = ["accept-encoding", "origin"];
 
 /// What a request leads to.
-pub(super) enum Resolution {
+enum Resolution {
     /// The answer to an upload.
     Uploaded(ResponseHead, AnswerBody),
     Object(ResolvedObject),
@@ -46,19 +43,9 @@ pub(super) enum Resolution {
     Methods,
 }
 
-/// An object that was found.
-pub(super) struct ResolvedObject {
-    pub(super) found: Arc<FoundVersion>,
-    pub(super) source: HeadSource,
-    /// The URL has the version, so the response never changes.
-    pub(super) is_versioned: bool,
-}
-
-impl ResolvedObject {
-    /// The current version.
-    fn current((found, source): (Arc<FoundVersion>, HeadSource)) -> Resolution {
-        Resolution::Object(Self { found, source, is_versioned: false })
-    }
+/// The current version of an object.
+fn current((found, source): (Arc<FoundVersion>, HeadSource)) -> Resolution {
+    Resolution::Object(ResolvedObject { found, source, is_versioned: false })
 }
 
 /// Answers a request. Never fails: errors are responses.
@@ -109,8 +96,8 @@ where
     if head_only {
         response = response.map(|_| empty());
     } else if request.version < Version::HTTP_11 && !has_length(&response) {
-        // In HTTP/1.0 the end of the connection is the end of the body, so one that breaks off would
-        // look complete.
+        // In HTTP/1.0 the end of the connection is the end of the body, so one that breaks off
+        // would look complete.
         let reason = "HTTP/1.0 cannot carry content of unknown length; use HTTP/1.1";
         response = Failure::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, reason).response();
     }
@@ -195,10 +182,10 @@ where
         Ok((found, source)) => {
             let variant = variant(&host.vary, &request.headers, &target.name, &found);
             let Some(variant) = variant else {
-                return Ok(ResolvedObject::current((found, source)));
+                return Ok(current((found, source)));
             };
             let varying = shared.heads.find(&variant, must_ask).await?;
-            Ok(ResolvedObject::current(varying))
+            Ok(current(varying))
         }
         // Another error says nothing about directories.
         Err(error @ (SocketError::NotFound(_) | SocketError::NoRoute(_))) if target.is_folder => {
@@ -294,7 +281,7 @@ async fn find_in_directory(
     let entries = listing::fetch(shared, &found).await?;
     if entries.contains(&host.index) {
         let index = directory.clone().append_str(&host.index).clone();
-        return Ok(ResolvedObject::current(shared.heads.find(&index, false).await?));
+        return Ok(current(shared.heads.find(&index, false).await?));
     }
     if !host.listing {
         return Err(Failure::new(StatusCode::FORBIDDEN, "directories are not listed here"));

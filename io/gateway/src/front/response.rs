@@ -18,7 +18,6 @@ use super::errors::Failure;
 use super::fields::{set, words};
 use super::heads::{FoundVersion, HeadSource};
 use super::log::Access;
-use super::request::ResolvedObject;
 
 /// Fields of a full response that a 304 has, too (RFC 9110, section 15.4.5).
 const IN_NOT_MODIFIED: [HeaderName; 9] = [
@@ -32,6 +31,14 @@ const IN_NOT_MODIFIED: [HeaderName; 9] = [
     header::LAST_MODIFIED,
     HeaderName::from_static("cache-status"),
 ];
+
+/// An object that was found.
+pub(super) struct ResolvedObject {
+    pub(super) found: Arc<FoundVersion>,
+    pub(super) source: HeadSource,
+    /// The URL has the version, so the response never changes.
+    pub(super) is_versioned: bool,
+}
 
 pub(super) fn source_word(source: HeadSource) -> &'static str {
     match source {

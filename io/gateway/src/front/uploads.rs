@@ -24,9 +24,8 @@ use weir_wire::{DataView, Name};
 
 use super::Shared;
 use super::body::{Body, Part, full, parts};
-use super::errors::Failure;
+use super::errors::{Failure, METHODS};
 use super::log::Access;
-use super::request::METHODS;
 use crate::head::{AnswerBody, RequestHead, ResponseHead, UPLOAD_TIME, UploadAnswer};
 
 /// Uploads of the maximum size that are in progress at a time, or more that are smaller. Others

@@ -57,7 +57,7 @@ async fn fetches_large_files_slice_by_slice() {
     assert_eq!(network.origin.stats().slices, 3);
 }
 
-/// Whoever knows only the name of a version reads it, from any byte on.
+/// The name of a version suffices to read it, from any byte on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn version_is_read_by_its_name() {
     let body = Arc::new(content(LARGE, 1));
