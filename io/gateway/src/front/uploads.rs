@@ -13,7 +13,7 @@ use http::request::Parts;
 use http::{Method, Response, StatusCode};
 use http_body::Body as HttpBody;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, Semaphore};
 use weir_base::Packet;
 use weir_base::units::{Size, Time};
 use weir_socket::{
@@ -31,6 +31,8 @@ use crate::head::{AnswerBody, RequestHead, ResponseHead, UPLOAD_TIME, UploadAnsw
 /// Uploads of the maximum size that are in progress at a time, or more that are smaller. Others
 /// wait.
 const LARGE_UPLOADS_MAX: u64 = 2;
+/// Uploads that a front sends at the same time: a quarter of what an origin accepts.
+const SLOTS: usize = 16;
 /// Bytes of the head and the manifest of an upload.
 const HEAD_AND_MANIFEST_BYTES: u64 = 64 << 10;
 /// Bytes that a permit stands for.
@@ -52,6 +54,8 @@ pub(super) struct Uploads {
     consumer: Consumer,
     /// The producer's output buffer, so that uploads in progress do not evict each other.
     buffer: Semaphore,
+    /// Uploads at the same time. More wait here, because a busy origin refuses them.
+    slots: Semaphore,
     bytes_max: u64,
 }
 
@@ -91,7 +95,8 @@ impl Uploads {
         });
         let producer = bind.await.map_err(|_| SocketError::Closed)??.await?;
         let buffer = Semaphore::new(buffer_permits as usize);
-        Ok(Self { producer, identity, options, consumer, buffer, bytes_max })
+        let slots = Semaphore::new(SLOTS);
+        Ok(Self { producer, identity, options, consumer, buffer, slots, bytes_max })
     }
 
     /// Publishes the request. Returns the offer for its body.
@@ -201,8 +206,11 @@ where
         return Err(too_long());
     }
     let permits = permits(size.upper().unwrap_or(limit).min(limit));
-    let acquired = tokio::time::timeout(timeout, uploads.buffer.acquire_many(permits));
-    let Ok(Ok(_permit)) = acquired.await else {
+    let acquired = async {
+        let slot = uploads.slots.acquire().await?;
+        Ok::<_, AcquireError>((slot, uploads.buffer.acquire_many(permits).await?))
+    };
+    let Ok(Ok(_permits)) = tokio::time::timeout(timeout, acquired).await else {
         let reason = "too many uploads are in progress; try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, reason));
     };
