@@ -185,8 +185,18 @@ fn uploads_reach_the_server() {
         assert_eq!((answer.status(), answer.body.len()), (200, len), "{path}");
         assert!(answer.body == octets(len) && !answer.is_broken, "{path}");
     }
+    // More at the same time than the origin accepts: they wait for each other.
+    thread::scope(|scope| {
+        for number in 0..100 {
+            let front = &front;
+            scope.spawn(move || {
+                let answer = front.request("POST", &format!("many/{number}"), &[]);
+                assert_eq!(answer.status(), 200, "{number}");
+            });
+        }
+    });
     let posts = server.requests().iter().filter(|request| request.method == "POST").count();
-    assert_eq!(posts, 2, "each request is sent once");
+    assert_eq!(posts, 102, "each request is sent once");
 }
 
 /// `/v=N` is a version: it is found by its number, and never changes.
