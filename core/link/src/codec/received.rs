@@ -9,8 +9,8 @@ use crate::counters::LinkDrop;
 pub enum Received {
     /// A whole Interest, Data or Nack. The header has no fields that belong to the link alone
     /// (Sequence, FragIndex, FragCount, TxSequence). It has an IncomingFaceId only with
-    /// [`CodecConfig::keep_incoming_face`]. The packet starts with TLV type 5 or 6, and is not
-    /// decoded further.
+    /// [`keep_incoming_face`](super::CodecConfig::keep_incoming_face). The packet starts with TLV
+    /// type 5 or 6, and is not decoded further.
     Packet {
         /// Header fields for the forwarder. Those of a reassembled packet come from fragment 0.
         header: LpHeader,
