@@ -44,7 +44,11 @@ impl Metrics {
             broken: add(all, "broken", "Responses reset before their end"),
             refused: add(all, "refused_connections", "Connections closed at a limit"),
             connections: add(all, "connections", "Open connections"),
-            memory: add(all, "memory_bytes", "Verified content in memory"),
+            memory: add(
+                all,
+                "memory_bytes",
+                "Pieces in memory, and room for what is received ahead",
+            ),
             names: add(all, "names", "Names whose heads are known"),
             registry: Mutex::new(registry),
         }

@@ -174,6 +174,7 @@ mod tests {
             processor.run(hash).await.unwrap()
         };
         let most = futures_util::future::join_all((0..20).map(|_| work())).await;
-        assert_eq!(most.into_iter().max(), Some(2));
+        // Without the bound, several more of the twenty overlap.
+        assert!(most.into_iter().all(|running| running <= 2));
     }
 }
