@@ -27,7 +27,9 @@ use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
 use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_plan::workload::ConsumerPlan;
-use weir_plan::{Fault, LinkPackets, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
+use weir_plan::{
+    Fault, LinkPackets, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport,
+};
 
 /// Memory for free packet blocks: of all routers together, and the minimum and maximum of one
 /// shard.
