@@ -100,6 +100,8 @@ link_drops! {
     HicnNoName = "hicn-no-name",
     /// A packet with a field that hICN lacks, or a Nack, was sent to a face with hICN packets.
     HicnNoForm = "hicn-no-form",
+    /// An Interest was sent to a face with hICN packets that has no locator of its own.
+    HicnNoLocator = "hicn-no-locator",
     /// The socket refused the frame (unreachable, too long, no buffers).
     SocketRefused = "socket-refused",
 }

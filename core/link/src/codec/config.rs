@@ -29,7 +29,8 @@ pub enum PacketFormat {
 /// The configuration of a face with hICN packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HicnConfig {
-    /// The first 64 bits of our locator: the source of Interests, to which Data returns.
+    /// The first 64 bits of our locator: the source of Interests, to which Data returns. `::` if
+    /// there is none; then Interests are dropped.
     pub locator: Ipv6Addr,
     /// Whether Interests carry our PIT tokens in the other 64 bits, and Data returns them. Only for
     /// peers that are routers of ours (decision 0048).

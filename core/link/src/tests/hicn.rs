@@ -185,6 +185,18 @@ fn packets_without_an_hicn_form_are_counted() {
     assert!(far.is_egress_empty());
 }
 
+/// Without a locator, a face answers Interests and sends none.
+#[test]
+fn interests_need_a_locator() {
+    let locator = core::net::Ipv6Addr::UNSPECIFIED;
+    let mut far =
+        Link::new(LinkConfig::hicn(1500, HicnConfig { locator, ..HicnConfig::default() }));
+    let refused = far.enqueue(START, LpHeader::default(), interest_packet());
+    assert_eq!(refused, Err(LinkDrop::HicnNoLocator));
+    let frame = frame_of(&mut far, LpHeader::default(), data_packet());
+    assert!(HicnView::decode(&frame).unwrap().header.is_data());
+}
+
 #[test]
 fn features_of_ndnlp_are_off() {
     let config = with(config(false), |it| {

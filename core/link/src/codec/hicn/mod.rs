@@ -82,6 +82,10 @@ impl Hicn {
             return Err(LinkDrop::HicnNoForm);
         }
         let is_data = packet.first().is_some_and(|&first| u32::from(first) == tlv::DATA);
+        // The answer to an Interest without a locator could not return.
+        if !is_data && locator.is_unspecified() {
+            return Err(LinkDrop::HicnNoLocator);
+        }
         let locator = match is_data {
             true => locator::locator_of(&header.pit_token),
             false => locator::own_locator(locator, &header.pit_token),

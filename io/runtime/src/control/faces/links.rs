@@ -60,7 +60,7 @@ pub(super) fn apply_changes(
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
         if !remote.is_datagram() {
-            return unsupported("only UDP faces have a configurable MTU");
+            return unsupported("only faces over UDP or a TUN device have a configurable MTU");
         }
         if mtu < MTU_MIN as u64 {
             return Err(FaceError::Unsupported(format!(
