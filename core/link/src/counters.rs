@@ -100,6 +100,8 @@ link_drops! {
     HicnNoName = "hicn-no-name",
     /// A packet with a field that hICN lacks, or a Nack, was sent to a face with hICN packets.
     HicnNoForm = "hicn-no-form",
+    /// A control message of hicn-light from a peer that may not send any: one of another host.
+    HicnControl = "hicn-control",
     /// The socket refused the frame (unreachable, too long, no buffers).
     SocketRefused = "socket-refused",
 }
