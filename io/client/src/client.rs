@@ -30,7 +30,7 @@ use crate::waker::{EndpointId, Waker, WokenEndpoints};
 /// Bytes of receive blocks and packets kept for reuse.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
 /// How long a router may take to answer a registration, if the caller waits.
-const REGISTRATION_WAIT_NS: u64 = 4 * NS_PER_S;
+const REGISTRATION_WAIT_NS: u64 = 10 * NS_PER_S;
 /// Upper bound of packets kept while the client waits for a single answer. More are dropped.
 const UNREAD_PACKETS_MAX: usize = 4096;
 

@@ -59,7 +59,8 @@ impl Registrations {
                 Registration::End { prefix } => {
                     self.prefixes.remove(prefix.value());
                     // Nothing depends on the answer.
-                    if let Some(path) = client.paths().next() {
+                    let path = client.paths().next();
+                    if let Some(path) = path {
                         client.disconnect_producer(path, &prefix);
                     }
                 }
@@ -83,7 +84,8 @@ impl Registrations {
                 self.fail(&name, error);
                 continue;
             }
-            if let Some(path) = client.paths().next() {
+            let path = client.paths().next();
+            if let Some(path) = path {
                 // Only the longest prefix: a socket bound to a longer one, even one of another
                 // program, is the only one that answers below it.
                 client.connect_producer(path, &name, Inheritance::Longest);
