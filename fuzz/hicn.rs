@@ -1,5 +1,6 @@
 //! What must hold for any octets from an hICN peer. Shared by property tests and the fuzz target.
 
+use weir_hicn::control::{Connection, ControlMessage, ControlView, Request};
 use weir_hicn::manifest::TransportManifest;
 use weir_hicn::{Flags, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label};
 use weir_wire::PacketView;
@@ -9,6 +10,7 @@ const FACE: u64 = 0x15A;
 /// Decodes octets as an hICN packet. What decodes as an NDN packet as well is converted back, and
 /// must be the same packet.
 pub(crate) fn check(octets: &[u8]) {
+    check_control(octets);
     let Ok(view) = HicnView::decode(octets) else { return };
     if let Ok(manifest) = TransportManifest::decode(view.payload) {
         assert!(manifest.entries().count() <= view.payload.len() / 36);
@@ -67,4 +69,27 @@ pub(crate) fn check(octets: &[u8]) {
     if !is_native || header.path_label == back.header.path_label {
         assert_eq!(tlv_again[range_again], tlv[range]);
     }
+}
+
+/// Decodes octets as a control message of hicn-light. A request of an application is encoded again,
+/// and must be the same request.
+fn check_control(octets: &[u8]) {
+    let Ok(view) = ControlView::decode(octets) else { return };
+    assert!(ControlView::is_control(octets) && HicnView::decode(octets).is_err());
+    if let Ok(routes) = view.routes() {
+        assert_eq!(routes.count(), usize::from(view.count));
+    }
+    let Ok(request) = view.request() else { return };
+    let message = ControlMessage::request(view.command, view.sequence);
+    let again = match request {
+        Request::AddRoute { connection: Connection::Own, prefix }
+        | Request::RemoveRoute { connection: Connection::Own, prefix } => {
+            message.encode_route(prefix)
+        }
+        Request::RemoveConnection { connection: Connection::Own } => message.encode_connection(),
+        Request::ListRoutes => message.encode(),
+        _ => return,
+    };
+    let view = ControlView::decode(&again).expect("an encoded message decodes");
+    assert_eq!((view.sequence, view.request()), (message.sequence, Ok(request)));
 }

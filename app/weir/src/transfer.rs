@@ -21,8 +21,8 @@ use crate::table::{errln, printable};
 /// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RouterArgs {
-    /// Connect to this router, such as unix:///run/nfd/nfd.sock, tcp://HOST or udp://HOST. Repeat
-    /// it for `weir get` to use several routers
+    /// Connect to this router, such as unix:///run/nfd/nfd.sock, tcp://HOST, udp://HOST, or
+    /// hicn+udp://HOST for hicn-light. Repeat it for `weir get` to use several routers
     ///
     /// The default is the router in NDN_CLIENT_TRANSPORT or client.conf, otherwise the router of
     /// this machine.

@@ -6,6 +6,7 @@ extern crate alloc;
 
 mod ah;
 mod checksum;
+pub mod control;
 mod convert;
 mod error;
 mod header;
@@ -13,6 +14,7 @@ pub mod manifest;
 mod name;
 mod native;
 mod packet;
+mod prefix;
 
 pub use ah::{AhView, Algorithm};
 pub use convert::{Hop, from_tlv, to_tlv};
@@ -21,3 +23,4 @@ pub use header::{Flags, HEADER_SIZE, Header, updated_label};
 pub use name::HicnName;
 pub use native::{NativeData, SignedOctets};
 pub use packet::HicnView;
+pub use prefix::HicnPrefix;

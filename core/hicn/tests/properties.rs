@@ -138,6 +138,26 @@ proptest! {
         hicn::check(&octets);
     }
 
+    #[test]
+    fn any_control_message_is_handled(
+        kind in 0xC0..0xC6_u8,
+        command in prop_oneof![Just(5), Just(8), Just(9), Just(10), Just(15), Just(23), 0..40_u8],
+        rest in vec(any::<u8>(), 6),
+        connection in prop_oneof![Just("SELF"), Just("7"), Just(""), Just("a longer name....")],
+        fields in vec(any::<u8>(), 0..24),
+        family in prop_oneof![Just([10, 64, 0, 0]), Just([1, 0, 10, 64]), any::<[u8; 4]>()],
+    ) {
+        let mut name = connection.as_bytes().to_vec();
+        name.resize(16, 0);
+        let (header, fields) = ([&[kind, command], &rest[..]].concat(), &fields[..]);
+        hicn::check(&[&header, fields].concat());
+        let mut address = fields.to_vec();
+        address.resize(16, 0);
+        hicn::check(&[&header[..], &name].concat());
+        hicn::check(&[&header[..], &name, &address, &family].concat());
+        hicn::check(&[&header[..], &name, &address, &family, fields].concat());
+    }
+
     /// What a stranger may put into the place of the signature.
     #[test]
     fn any_ndn_elements_are_handled(

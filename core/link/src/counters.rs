@@ -102,6 +102,8 @@ link_drops! {
     HicnNoForm = "hicn-no-form",
     /// An Interest was sent to a face with hICN packets that has no locator of its own.
     HicnNoLocator = "hicn-no-locator",
+    /// A control message of hicn-light from a peer that may not send any: one of another host.
+    HicnControl = "hicn-control",
     /// The socket refused the frame (unreachable, too long, no buffers).
     SocketRefused = "socket-refused",
 }

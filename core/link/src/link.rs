@@ -4,7 +4,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
 use weir_wire::{RunOffer, tlv};
 
-use crate::codec::{CodecContext, Decoder, Encoder, Mode, Received, Reliability};
+use crate::codec::{CodecContext, Decoder, Encoder, Mode, PacketFormat, Received, Reliability};
 use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
@@ -100,7 +100,7 @@ impl Link {
     /// Outside of [`Self::receive`], so that it costs other faces nothing.
     #[cold]
     #[inline(never)]
-    fn receive_hicn(&mut self, now: Instant, frame: &[u8], pool: &mut Pool) -> Received {
+    fn receive_hicn(&mut self, now: Instant, frame: &Packet, pool: &mut Pool) -> Received {
         let Self { config, counters, encoder, .. } = self;
         let Some(Mode::Hicn(hicn)) = encoder.mode() else { return Received::Idle };
         let context = CodecContext { now, config: &config.codec, counters };
@@ -294,6 +294,23 @@ impl Link {
     pub fn enqueue_signal(&mut self, signal: HopSignal) -> Result<(), LinkDrop> {
         let frame = Encoder::encode_signal(&self.config.codec, signal);
         let result = frame.and_then(|frame| self.egress.push(frame, &self.config.egress));
+        self.counted(result)
+    }
+
+    /// Queues a control message of hicn-light, which is a datagram of its own. Only for links with
+    /// hICN packets.
+    ///
+    /// # Errors
+    /// [`LinkDrop::HicnNoForm`], [`LinkDrop::QueueFull`] or [`LinkDrop::TooLargeForMtu`]. The drop
+    /// has been counted.
+    pub fn enqueue_control(&mut self, message: Packet) -> Result<(), LinkDrop> {
+        let result = match self.config.codec.format {
+            PacketFormat::Ndnlp => Err(LinkDrop::HicnNoForm),
+            PacketFormat::Hicn(_) if message.len() > self.config.codec.mtu => {
+                Err(LinkDrop::TooLargeForMtu)
+            }
+            PacketFormat::Hicn(_) => self.egress.push(Frame::bare(message), &self.config.egress),
+        };
         self.counted(result)
     }
 

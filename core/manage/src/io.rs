@@ -34,6 +34,13 @@ pub enum ManagerInput {
         /// Exactly one Interest TLV.
         packet: Packet,
     },
+    /// A control message of hicn-light. The driver passes only those of programs of this host.
+    HicnControl {
+        /// The face that it came from.
+        ingress: FaceId,
+        /// The datagram; its content is unchecked.
+        message: Packet,
+    },
     /// Answers [`Action::CreateFace`]. The [`ManagerInput::FaceEvent`] of the new face may come
     /// before or after it.
     FaceCreated { txn: u64, result: Result<FaceInfo, FaceError> },
@@ -207,12 +214,27 @@ pub struct OutData {
     pub no_cache: bool,
 }
 
+/// The answer to a control message of hicn-light.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HicnAnswer {
+    /// The face that must send it.
+    pub face: FaceId,
+    /// A whole datagram.
+    pub message: Vec<u8>,
+    /// Whether the face has routes now.
+    pub has_routes: bool,
+    /// Whether the driver must close the face afterwards.
+    pub is_closing: bool,
+}
+
 /// The output of the manager. The manager appends to it and the driver drains it.
 #[derive(Clone, Debug, Default)]
 pub struct ManagerOutbox {
     /// Data to send, in order.
     pub data: Vec<OutData>,
-    /// Actions, in order. They must be run before the data is sent, so that an answer follows its
-    /// action.
+    /// Answers to send, in order.
+    pub hicn_answers: Vec<HicnAnswer>,
+    /// Actions, in order. They must be run before data and answers are sent, so that an answer
+    /// follows its action.
     pub actions: Vec<Action>,
 }

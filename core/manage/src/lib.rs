@@ -17,6 +17,7 @@ mod events;
 mod face_uri;
 mod faces;
 mod fib;
+mod hicn;
 mod io;
 mod manager;
 mod numbers;
@@ -41,8 +42,8 @@ pub use element::{Element, Writer};
 pub use error::DecodeError;
 pub use fib::Fib;
 pub use io::{
-    Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Sender,
-    Snapshot, SnapshotKind, StoreSettings,
+    Action, FaceChanges, FaceError, FaceRequest, HicnAnswer, ManagerInput, ManagerOutbox, OutData,
+    Sender, Snapshot, SnapshotKind, StoreSettings,
 };
 pub use manager::{Manager, ManagerStats};
 pub use numbers::{

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet};
+use weir_hicn::control::{ControlMessage, ControlView};
 use weir_wire::{InterestView, Name};
 
 use crate::PREFIX_COMPONENTS_MAX;
@@ -16,7 +17,8 @@ use crate::element::{Element, Writer};
 use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
-use crate::io::{ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
+use crate::hicn::{self, HicnRequest};
+use crate::io::{HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::publisher::Publisher;
@@ -152,6 +154,9 @@ impl Manager {
         match input {
             ManagerInput::Interest { ingress, sender, packet } => {
                 self.on_interest(at, ingress, sender, &packet, out);
+            }
+            ManagerInput::HicnControl { ingress, message } => {
+                self.on_hicn_control(now, ingress, &message, out);
             }
             ManagerInput::FaceEvent { kind, info } => self.on_face_event(now, kind, info, out),
             ManagerInput::FaceCreated { txn, result } => {
@@ -402,6 +407,68 @@ impl Manager {
         let face = request.resolve_face(&mut parameters);
         let route = routing::registered_route(request.at.now, face, &parameters);
         Outcome::Reply(self.add_route(request, &prefix, route, parameters, out))
+    }
+
+    /// Handles a control message of hicn-light. An answer that is lost is requested again.
+    fn on_hicn_control(
+        &mut self,
+        now: Instant,
+        face: FaceId,
+        message: &[u8],
+        out: &mut ManagerOutbox,
+    ) {
+        let view = ControlView::decode(message).ok().filter(|_| self.faces.contains(face));
+        let request = view.as_ref().and_then(|view| HicnRequest::of(view, face));
+        let (Some(view), Some(request)) = (view, request) else {
+            self.stats.ignored += 1;
+            return;
+        };
+        let is_closing = matches!(request, HicnRequest::Close);
+        let message = match request {
+            HicnRequest::ListRoutes => {
+                self.stats.datasets += 1;
+                hicn::list_routes(&view, &self.routing.rib)
+            }
+            request => {
+                let is_ok = self.run_hicn_request(now, face, request);
+                ControlMessage::answer(&view, is_ok).encode()
+            }
+        };
+        self.routing.flush(&mut out.actions);
+        let has_routes = self.routing.rib.has_route_to(face);
+        out.hicn_answers.push(HicnAnswer { face, message, has_routes, is_closing });
+    }
+
+    /// Runs a request of a program of this host, which changes only its own face. Returns whether
+    /// it may do this.
+    fn run_hicn_request(&mut self, now: Instant, face: FaceId, request: HicnRequest) -> bool {
+        let is_ok = match request {
+            HicnRequest::Register(prefix) if self.authorizer.may_register(prefix.as_view()) => {
+                // As in hicn-light, only the routes of the longest prefix are used.
+                let parameters = ControlParameters { flags: Some(0), ..Default::default() };
+                let route = routing::registered_route(now, face, &parameters);
+                let is_added = self.routing.register(&self.faces, &prefix, route).is_ok();
+                self.stats.overflows += u64::from(!is_added);
+                is_added
+            }
+            HicnRequest::Unregister(prefix) if self.authorizer.may_register(prefix.as_view()) => {
+                let parameters = ControlParameters {
+                    name: Some(prefix),
+                    face_id: Some(face),
+                    ..Default::default()
+                };
+                self.routing.unregister(&self.faces, &parameters);
+                true
+            }
+            HicnRequest::Register(_) | HicnRequest::Unregister(_) | HicnRequest::Refuse => {
+                self.stats.unauthorized += 1;
+                return false;
+            }
+            // The routes of a closed face are removed as for any face.
+            HicnRequest::Close | HicnRequest::Accept | HicnRequest::ListRoutes => true,
+        };
+        self.stats.commands += 1;
+        is_ok
     }
 
     /// rib/announce: the Interest contains a prefix announcement, and the route leads to its

@@ -132,6 +132,11 @@ impl Rib {
         self.entries.iter().map(|(prefix, entry)| (prefix, entry.routes.values()))
     }
 
+    /// Whether a route leads to this face.
+    pub(crate) fn has_route_to(&self, face: FaceId) -> bool {
+        self.faces.contains_key(&face)
+    }
+
     /// Adds a route, or replaces the route with the same face and origin.
     pub(crate) fn register(
         &mut self,

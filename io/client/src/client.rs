@@ -7,25 +7,30 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
-use weir_face::{FaceUri, UdpPort, unix_time_ms};
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Rng};
+use weir_face::{FaceUri, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
     ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
-use weir_security::DigestSigner;
 use weir_store::HoldingsStatus;
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 
+use crate::command_signer::CommandSigner;
 use crate::connection::{Connection, monotonic_now, random_u64};
+use crate::connector::{
+    self, Connector, Inheritance, NdnConnector, RegistrationAnswer, RegistrationError,
+};
 use crate::paths::{ClientError, PathChange, Paths, ReceivedPacket};
 use crate::sources::EndpointSources;
 use crate::waker::{EndpointId, Waker, WokenEndpoints};
 
 /// Bytes of receive blocks and packets kept for reuse.
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
+/// How long a router may take to answer a registration, if the caller waits.
+const REGISTRATION_WAIT_NS: u64 = 10 * NS_PER_S;
 /// Upper bound of packets kept while the client waits for a single answer. More are dropped.
 const UNREAD_PACKETS_MAX: usize = 4096;
 
@@ -55,6 +60,15 @@ pub enum CommandError {
         "the command has {0} bytes, but a packet has at most {PACKET_SIZE_MAX}; use shorter names"
     )]
     TooLong(usize),
+    /// The router is used over hICN packets, which cannot carry the names of commands.
+    #[error(
+        "{0} has no management protocol over hICN packets; use another address of the router, such \
+         as its Unix socket"
+    )]
+    NoManagement(FaceUri),
+    /// The router does not register a prefix.
+    #[error("the router refuses: {0}")]
+    NotRegistered(RegistrationError),
 }
 
 /// Connections to one or several routers: the client's *paths*. [`Client::send`] queues packets,
@@ -73,8 +87,7 @@ pub struct Client {
     has_source: bool,
     pool: Pool,
     unread_packets: VecDeque<ReceivedPacket>,
-    rng: Rng,
-    command_time_ms: u64,
+    signer: CommandSigner,
 }
 
 impl Client {
@@ -96,8 +109,8 @@ impl Client {
         let results: Vec<_> = std::thread::scope(|scope| {
             let others = uris.iter().skip(1);
             let others: Vec<_> =
-                others.map(|uri| scope.spawn(move || Connection::open(uri))).collect();
-            let first = uris.iter().take(1).map(Connection::open).collect::<Vec<_>>();
+                others.map(|uri| scope.spawn(move || connector::connect(uri))).collect();
+            let first = uris.iter().take(1).map(connector::connect).collect::<Vec<_>>();
             let others = others.into_iter().map(|thread| thread.join().expect("it cannot panic"));
             first.into_iter().chain(others).collect()
         });
@@ -116,7 +129,8 @@ impl Client {
     /// Connects to the router of this process, at the other end of a socket pair. Does not
     /// reconnect.
     pub fn from_socket_pair(stream: UnixStream) -> Result<Self, ClientError> {
-        Self::from_paths(vec![(FaceUri::Internal, Some(Connection::from_socket_pair(stream)?))])
+        let connector = NdnConnector::new(Connection::from_socket_pair(stream)?);
+        Self::from_paths(vec![(FaceUri::Internal, Some(Box::new(connector)))])
     }
 
     /// Connects to routers at UDP addresses, each from a bound port, with datagrams of at most
@@ -125,12 +139,15 @@ impl Client {
         routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
     ) -> Result<Self, ClientError> {
         let connect = |(port, peer, mtu)| {
-            Ok((FaceUri::Udp(peer), Some(Connection::from_udp_port(port, peer, mtu)?)))
+            let connector = NdnConnector::new(Connection::from_udp_port(port, peer, mtu)?);
+            Ok((FaceUri::Udp(peer), Some(Box::new(connector) as Box<dyn Connector>)))
         };
         Self::from_paths(routers.into_iter().map(connect).collect::<io::Result<Vec<_>>>()?)
     }
 
-    fn from_paths(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
+    fn from_paths(
+        routers: Vec<(FaceUri, Option<Box<dyn Connector>>)>,
+    ) -> Result<Self, ClientError> {
         let waker = Arc::new(Waker::new()?);
         let paths = Paths::new(routers, waker.clone());
         let managed = paths.connected_paths().next().expect("at least one connection exists");
@@ -143,8 +160,7 @@ impl Client {
             has_source: false,
             pool: Pool::new(POOL_CACHED_BYTES_MAX),
             unread_packets: VecDeque::new(),
-            rng: Rng::from_seed(random_u64()?),
-            command_time_ms: 0,
+            signer: CommandSigner::new(Rng::from_seed(random_u64()?)),
         })
     }
 
@@ -201,7 +217,7 @@ impl Client {
 
     /// A random number for nonces and seeds.
     pub fn random_u64(&mut self) -> u64 {
-        self.rng.next_u64()
+        self.signer.rng.next_u64()
     }
 
     /// Wakes this client from another thread.
@@ -285,7 +301,7 @@ impl Client {
         let before = packets.len();
         packets.extend(self.unread_packets.drain(..));
         self.paths.read(&mut self.pool, packets)?;
-        if packets.len() == before && !self.paths.has_changes() {
+        if packets.len() == before && !self.has_news() {
             self.wait(None, deadline)?;
             self.flush()?;
             self.paths.read(&mut self.pool, packets)?;
@@ -307,7 +323,7 @@ impl Client {
         self.paths.poll_reconnects();
         self.flush()?;
         packets.extend(self.unread_packets.drain(..));
-        let is_ready = !packets.is_empty() || self.paths.has_changes();
+        let is_ready = !packets.is_empty() || self.has_news();
         let deadline = if is_ready { Some(Instant::ZERO) } else { deadline };
         if self.wait(Some(other), deadline)? {
             return Ok(true);
@@ -315,6 +331,11 @@ impl Client {
         self.flush()?;
         self.paths.read(&mut self.pool, packets)?;
         Ok(false)
+    }
+
+    /// Whether there is something else than packets, so that a wait would delay it.
+    fn has_news(&self) -> bool {
+        self.paths.has_changes() || self.paths.has_answers()
     }
 
     fn wait(
@@ -341,22 +362,11 @@ impl Client {
         let path = self.managed;
         self.send_bytes(path, interest)
             .map_err(|drop| ClientError::Lost(format!("it accepts no packets: {}", drop.name())))?;
-        let mut packets = Vec::new();
-        let mut answer = None;
-        // Unread packets from before cannot be the answer. They are moved away, because `poll`
-        // would return them at once.
-        let mut kept: VecDeque<_> = self.unread_packets.drain(..).collect();
-        while answer.is_none() && self.now() < deadline {
-            self.poll(Some(deadline), &mut packets)?;
-            for packet in packets.drain(..) {
-                if answer.is_none() && packet.path == path && is_answer(&view, &packet) {
-                    answer = Some(packet);
-                } else if kept.len() < UNREAD_PACKETS_MAX {
-                    kept.push_back(packet);
-                }
-            }
-        }
-        self.unread_packets = kept;
+        let is_wanted = |packet: &ReceivedPacket| packet.path == path && is_answer(&view, packet);
+        let answer = self.wait_for(deadline, |_, packets| {
+            let at = packets.iter().position(is_wanted)?;
+            Some(packets.remove(at))
+        })?;
         match answer {
             Some(ReceivedPacket { header: LpHeader { nack: Some(reason), .. }, .. }) => {
                 Err(ExpressError::Nack(reason))
@@ -364,6 +374,27 @@ impl Client {
             Some(data) => Ok(data),
             None => Err(ExpressError::Timeout),
         }
+    }
+
+    /// Polls until `take` finds something in what has arrived, or until `deadline`. The next
+    /// [`Client::poll`] returns the packets that `take` leaves.
+    fn wait_for<T>(
+        &mut self,
+        deadline: Instant,
+        mut take: impl FnMut(&mut Paths, &mut Vec<ReceivedPacket>) -> Option<T>,
+    ) -> Result<Option<T>, ClientError> {
+        let (mut packets, mut found) = (Vec::new(), None);
+        // Unread packets from before cannot be the answer. They are moved away, because `poll`
+        // would return them at once.
+        let mut kept: VecDeque<_> = self.unread_packets.drain(..).collect();
+        while found.is_none() && self.now() < deadline {
+            self.poll(Some(deadline), &mut packets)?;
+            found = take(&mut self.paths, &mut packets);
+            let free = UNREAD_PACKETS_MAX.saturating_sub(kept.len());
+            kept.extend(packets.drain(..).take(free));
+        }
+        self.unread_packets = kept;
+        Ok(found)
     }
 
     /// Sends a management command signed with DigestSha256, and waits for the answer, with any
@@ -376,8 +407,8 @@ impl Client {
         command: Command,
         parameters: &ControlParameters,
     ) -> Result<ControlResponse, CommandError> {
-        let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
-        let interest = self.signed_command(scope, command, parameters);
+        self.check_management()?;
+        let interest = self.signer.sign(self.is_local(), command, parameters);
         // The router would close the connection, which would end all other requests, too.
         if interest.len() > PACKET_SIZE_MAX {
             return Err(CommandError::TooLong(interest.len()));
@@ -387,16 +418,14 @@ impl Client {
         commands::parse_response(&data).map_err(|_| CommandError::Malformed)
     }
 
-    fn signed_command(
-        &mut self,
-        scope: Scope,
-        command: Command,
-        parameters: &ControlParameters,
-    ) -> Vec<u8> {
-        self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
-        let (nonce, time_ms) = (self.random_u64().to_be_bytes(), self.command_time_ms);
-        commands::build_command(scope, command, parameters, &DigestSigner, nonce, time_ms)
-            .expect("a digest signer does not fail")
+    /// Whether the router that receives commands has NFD's management protocol.
+    fn check_management(&mut self) -> Result<(), CommandError> {
+        match self.paths.connector(self.managed) {
+            Some(connector) if !connector.has_management() => {
+                Err(CommandError::NoManagement(self.uri().clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends a management command to the router of a path without waiting. Returns the name of its
@@ -407,8 +436,8 @@ impl Client {
         command: Command,
         parameters: &ControlParameters,
     ) -> Option<Name> {
-        let scope = if self.is_local_at(path) { Scope::Localhost } else { Scope::Localhop };
-        let interest = self.signed_command(scope, command, parameters);
+        self.paths.connector(path).filter(|connector| connector.has_management())?;
+        let interest = self.signer.sign(self.is_local_at(path), command, parameters);
         self.send_bytes(path, &interest).ok()?;
         InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
     }
@@ -428,16 +457,74 @@ impl Client {
         }
     }
 
-    /// Requests that the router send Interests below `prefix` to this client.
+    /// Requests that the router send Interests below `prefix` to this client, and waits for the
+    /// answer. The kind of the router decides how (paper socket-api, `connectProducer`).
+    ///
+    /// # Errors
+    /// [`CommandError::Refused`], [`CommandError::NotRegistered`], and those of the connection.
     pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
-        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
-        self.command(Command::RibRegister, &parameters).map(|_| ())
+        self.connect_producer(self.managed, prefix, Inheritance::Inherited);
+        self.wait_for_registration(prefix)
     }
 
     /// Reverses [`Client::register_prefix`].
     pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
-        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
-        self.command(Command::RibUnregister, &parameters).map(|_| ())
+        let now = self.now();
+        if let Some(connector) = self.paths.connector(self.managed) {
+            connector.disconnect_producer(now, &mut self.signer, prefix, true);
+        }
+        self.wait_for_registration(prefix)
+    }
+
+    fn wait_for_registration(&mut self, prefix: &Name) -> Result<(), CommandError> {
+        let deadline = self.now().plus_ns(REGISTRATION_WAIT_NS);
+        let mut answers = Vec::new();
+        let result = self.wait_for(deadline, |paths, _| {
+            paths.take_answers(&mut answers);
+            let is_wanted = |answer: &RegistrationAnswer| answer.prefix == *prefix;
+            answers.drain(..).find(is_wanted).map(|answer| answer.result)
+        });
+        if let Some(connector) = self.paths.connector(self.managed) {
+            connector.forget_answer(prefix);
+        }
+        match result.map_err(ExpressError::from)? {
+            Some(Ok(())) => Ok(()),
+            Some(Err(RegistrationError::Refused(response))) => Err(CommandError::Refused(response)),
+            Some(Err(RegistrationError::Unreachable(reason))) => {
+                Err(ExpressError::Nack(reason).into())
+            }
+            Some(Err(RegistrationError::Malformed)) => Err(CommandError::Malformed),
+            Some(Err(error)) => Err(CommandError::NotRegistered(error)),
+            None => Err(ExpressError::Timeout.into()),
+        }
+    }
+
+    /// As [`Client::register_prefix`], with the router of this path and without waiting.
+    /// [`Client::take_registrations`] returns the answer.
+    pub fn connect_producer(&mut self, path: PathId, prefix: &Name, inheritance: Inheritance) {
+        let now = self.now();
+        if let Some(connector) = self.paths.connector(path) {
+            connector.connect_producer(now, &mut self.signer, prefix, inheritance);
+        }
+    }
+
+    /// Reverses [`Client::connect_producer`]. There is no answer.
+    pub fn disconnect_producer(&mut self, path: PathId, prefix: &Name) {
+        let now = self.now();
+        if let Some(connector) = self.paths.connector(path) {
+            connector.disconnect_producer(now, &mut self.signer, prefix, false);
+        }
+    }
+
+    /// The answers to [`Client::connect_producer`] since the last call.
+    pub fn take_registrations(&mut self) -> Vec<RegistrationAnswer> {
+        let mut answers = Vec::new();
+        self.paths.take_answers(&mut answers);
+        answers
+    }
+
+    pub(crate) fn has_registrations(&self) -> bool {
+        self.paths.has_answers()
     }
 
     /// The items of one of the router's status datasets, such as `faces/list`.
@@ -464,6 +551,7 @@ impl Client {
     }
 
     fn dataset_at(&mut self, name: Name) -> Result<Vec<u8>, CommandError> {
+        self.check_management()?;
         let mut fetch = DatasetFetch::new(name);
         loop {
             let interest = fetch.interest(self.random_u64() as u32);

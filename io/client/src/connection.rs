@@ -10,13 +10,31 @@ use nix::poll::PollFlags;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpFormat, UdpPeer, UdpPort};
-use weir_link::{Link, LinkConfig, RunsConfig};
+use weir_link::{self as link, Link, LinkConfig, PacketFormat, RunsConfig};
+use weir_transport::PathId;
+
+use crate::paths::ReceivedPacket;
 
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Upper bound of bytes that wait to be sent. A producer stops reading Interests long before.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
+/// hicn-light reads at most this many bytes of a datagram, also over loopback.
+const HICN_MTU: usize = 1500;
 
+/// What one read of a connection received.
+pub(crate) struct Received<'a> {
+    pub(crate) packets: &'a mut Vec<ReceivedPacket>,
+    /// Control messages of hicn-light, for the connector.
+    pub(crate) control: &'a mut Vec<Packet>,
+    /// Frames before the link has decoded them. The memory is reused.
+    pub(crate) frames: &'a mut Vec<Packet>,
+    /// Whether any frame arrived, and how many of them could not be decoded.
+    pub(crate) has_frames: bool,
+    pub(crate) dropped: u64,
+}
+
+/// The socket to a router, and its link.
 pub(crate) struct Connection {
     socket: Socket,
     pub(crate) link: Link,
@@ -26,6 +44,17 @@ impl Connection {
     pub(crate) fn open(uri: &FaceUri) -> io::Result<Self> {
         let socket = Socket::connect(uri, CONNECT_TIMEOUT)?;
         let config = socket.link_config();
+        Self::new(socket, config)
+    }
+
+    /// A connection with hICN packets, and control messages of hicn-light.
+    pub(crate) fn open_hicn(uri: &FaceUri) -> io::Result<Self> {
+        let socket = Socket::connect(uri, CONNECT_TIMEOUT)?;
+        let mut config = socket.link_config();
+        if let PacketFormat::Hicn(hicn) = &mut config.codec.format {
+            hicn.has_control = true;
+        }
+        config.codec.mtu = config.codec.mtu.min(HICN_MTU);
         Self::new(socket, config)
     }
 
@@ -82,13 +111,42 @@ impl Connection {
         self.socket.discard_doorbells()
     }
 
-    /// Appends the frames of one read.
-    pub(crate) fn recv(
+    /// Reads once, and decodes what was received.
+    pub(crate) fn recv_packets(
         &mut self,
+        now: Instant,
+        path: PathId,
         pool: &mut Pool,
-        frames: &mut Vec<Packet>,
+        received: &mut Received<'_>,
     ) -> io::Result<RecvStatus> {
-        self.socket.recv(pool, frames)
+        let status = self.socket.recv(pool, received.frames)?;
+        received.has_frames |= !received.frames.is_empty();
+        for frame in received.frames.drain(..) {
+            match self.link.receive(now, frame, pool) {
+                link::Received::Packet { header, packet } => {
+                    received.packets.push(ReceivedPacket { path, header, packet });
+                }
+                link::Received::Run => {
+                    while let Some((header, packet)) = self.link.next_in_run(now, pool) {
+                        received.packets.push(ReceivedPacket { path, header, packet });
+                    }
+                }
+                link::Received::Control(message) => received.control.push(message),
+                // An application's link does not shape Interests. The answer to an offer leaves
+                // with the next flush.
+                link::Received::Delayed | link::Received::Offer(_) => {}
+                link::Received::Partial | link::Received::Idle | link::Received::Signal(_) => {}
+                link::Received::Drop(_) => received.dropped += 1,
+            }
+        }
+        Ok(status)
+    }
+
+    /// Runs the link's timers.
+    pub(crate) fn run_timers(&mut self, now: Instant) {
+        if self.link.next_wakeup().is_some_and(|at| at <= now) {
+            self.link.poll(now);
+        }
     }
 
     /// Sends what the link has queued, as far as the socket accepts it.

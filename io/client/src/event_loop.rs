@@ -140,6 +140,8 @@ pub struct EventLoop<'a> {
     by_wakeup: BTreeSet<(Instant, EndpointId)>,
     ready: Vec<EndpointId>,
     names: RoutingTables,
+    /// The endpoint that takes the answers to registrations.
+    registrar: Option<EndpointId>,
     packets: Vec<ReceivedPacket>,
     /// Packets received. Numbers each packet, for `Slot::last_packet`.
     count: u64,
@@ -155,6 +157,7 @@ impl<'a> EventLoop<'a> {
             by_wakeup: BTreeSet::new(),
             ready: Vec::new(),
             names: RoutingTables::default(),
+            registrar: None,
             packets: Vec::new(),
             count: 0,
             unclaimed_packets: 0,
@@ -197,6 +200,7 @@ impl<'a> EventLoop<'a> {
         slot.endpoint.on_removed(self.client);
         slot.next_wakeup.map(|at| self.by_wakeup.remove(&(at, id)));
         self.ready.retain(|&other| other != id);
+        self.registrar = self.registrar.filter(|&other| other != id);
         self.names.interests.remove(id);
         self.names.data.remove(id);
     }
@@ -209,6 +213,11 @@ impl<'a> EventLoop<'a> {
     /// The endpoint gets Data below `prefix`, and Nacks of Interests below it.
     pub fn route_data(&mut self, id: EndpointId, prefix: &Name) {
         self.names.data.add(prefix, id);
+    }
+
+    /// The endpoint is called when the router has answered a registration.
+    pub fn route_registrations(&mut self, id: EndpointId) {
+        self.registrar = Some(id);
     }
 
     pub fn now(&self) -> Instant {
@@ -277,6 +286,9 @@ impl<'a> EventLoop<'a> {
         for change in &changes {
             let slots = self.slots.iter_mut();
             slots.for_each(|(_, slot)| slot.endpoint.on_path_changed(change, self.client));
+        }
+        if let Some(id) = self.registrar.filter(|_| self.client.has_registrations()) {
+            self.schedule(id);
         }
         let now = self.client.now();
         let woken = self.client.take_woken();

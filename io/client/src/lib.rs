@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod command_signer;
 mod connection;
+mod connector;
 mod event_loop;
 mod paths;
 mod prefix_map;
@@ -11,6 +13,7 @@ mod waker;
 
 pub use client::{Client, CommandError, ExpressError};
 pub use connection::{monotonic_now, random_u64};
+pub use connector::{Inheritance, RegistrationAnswer, RegistrationError};
 pub use event_loop::{Context, Endpoint, EventLoop};
 pub use paths::{ClientError, PathChange, ROUTERS_MAX, ReceivedPacket};
 pub use prefix_map::PrefixMap;

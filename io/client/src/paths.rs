@@ -11,11 +11,12 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use weir_base::{Backoff, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus};
-use weir_link::{LinkDrop, Received};
+use weir_link::LinkDrop;
 use weir_transport::PathId;
 use weir_wire::LpHeader;
 
-use crate::connection::{Connection, monotonic_now};
+use crate::connection::{Connection, Received, monotonic_now};
+use crate::connector::{self, Connector, RegistrationAnswer};
 use crate::sources::EndpointSources;
 use crate::waker::Waker;
 
@@ -72,7 +73,7 @@ pub(crate) struct WaitResult {
 struct Path {
     uri: FaceUri,
     /// `None` while the path is broken.
-    connection: Option<Connection>,
+    connector: Option<Box<dyn Connector>>,
     is_readable: bool,
     is_writable: bool,
     /// When to reconnect; `None` while connected or connecting.
@@ -82,11 +83,15 @@ struct Path {
 }
 
 impl Path {
-    fn new(uri: FaceUri, connection: Option<Connection>) -> Self {
+    fn new(uri: FaceUri, connector: Option<Box<dyn Connector>>) -> Self {
         let (is_readable, is_writable) = (true, true);
         let retry_at =
-            connection.is_none().then(|| monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(1)));
-        Self { uri, connection, is_readable, is_writable, retry_at, failures: 0 }
+            connector.is_none().then(|| monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(1)));
+        Self { uri, connector, is_readable, is_writable, retry_at, failures: 0 }
+    }
+
+    fn connection(&self) -> Option<&Connection> {
+        self.connector.as_deref().map(Connector::connection)
     }
 
     fn retry_later(&mut self) {
@@ -101,29 +106,30 @@ impl Path {
 
     /// Whether packets may be available that would be read now.
     fn has_readable_packets(&self) -> bool {
-        self.is_readable && self.connection.as_ref().is_some_and(Self::wants_packets)
+        self.is_readable && self.connection().is_some_and(Self::wants_packets)
     }
 
     /// Whether queued data can be sent now.
     fn has_sendable_data(&self) -> bool {
         let is_empty = |connection: &Connection| connection.link.is_egress_empty();
-        self.is_writable && !self.connection.as_ref().is_none_or(is_empty)
+        self.is_writable && !self.connection().is_none_or(is_empty)
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let link = self.connection.as_ref().and_then(|connection| connection.link.next_wakeup());
-        [link, self.retry_at].into_iter().flatten().min()
+        let connector = self.connector.as_ref().and_then(|connector| connector.next_wakeup());
+        [connector, self.retry_at].into_iter().flatten().min()
     }
 
-    /// Runs the link's timers, and sends queued packets, as far as the socket accepts them.
+    /// Runs the timers, and sends queued packets, as far as the socket accepts them.
     fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        if let Some(at) = connection.link.next_wakeup() {
+        let Some(connector) = &mut self.connector else { return Ok(()) };
+        if let Some(at) = connector.next_wakeup() {
             let now = monotonic_now();
             if at <= now {
-                connection.link.poll(now);
+                connector.run_timers(now);
             }
         }
+        let connection = connector.connection_mut();
         // Packets stay unread for now. Without this, the wakeup would end every wait at once.
         if self.is_readable && !Self::wants_packets(connection) {
             connection.drain_wakeup().map_err(|error| connection_lost(&error))?;
@@ -146,11 +152,12 @@ impl Path {
 pub(crate) struct Paths {
     all: Vec<Path>,
     frames: Vec<Packet>,
+    control: Vec<Packet>,
     /// Changes since the last call of [`Paths::take_changes`].
     changes: Vec<PathChange>,
     /// Results of the threads that reconnect: at most one per path.
-    attempt_receiver: Receiver<(PathId, io::Result<Connection>)>,
-    attempt_sender: Sender<(PathId, io::Result<Connection>)>,
+    attempt_receiver: Receiver<(PathId, io::Result<Box<dyn Connector>>)>,
+    attempt_sender: Sender<(PathId, io::Result<Box<dyn Connector>>)>,
     waker: Arc<Waker>,
     /// Unreadable frames, and packets that could not be queued, of broken connections.
     dropped: u64,
@@ -161,17 +168,18 @@ pub(crate) struct Paths {
 impl Paths {
     /// Paths for these routers, connected or not.
     pub(crate) fn new(
-        routers: impl IntoIterator<Item = (FaceUri, Option<Connection>)>,
+        routers: impl IntoIterator<Item = (FaceUri, Option<Box<dyn Connector>>)>,
         waker: Arc<Waker>,
     ) -> Self {
         let all: Vec<Path> = routers.into_iter().map(|(uri, one)| Path::new(uri, one)).collect();
         assert!((1..=ROUTERS_MAX).contains(&all.len()), "1 to {ROUTERS_MAX} routers");
         let (sender, attempts) = unbounded();
-        let (frames, changes) = (Vec::new(), Vec::new());
+        let (frames, control, changes) = (Vec::new(), Vec::new(), Vec::new());
         let keeps_trying = false;
         Self {
             all,
             frames,
+            control,
             changes,
             attempt_receiver: attempts,
             attempt_sender: sender,
@@ -187,7 +195,7 @@ impl Paths {
 
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
         let all = self.all.iter().enumerate();
-        all.filter(|(_, path)| path.connection.is_some()).map(|(at, _)| PathId(at as u16))
+        all.filter(|(_, path)| path.connector.is_some()).map(|(at, _)| PathId(at as u16))
     }
 
     pub(crate) fn uri(&self, path: PathId) -> &FaceUri {
@@ -196,8 +204,7 @@ impl Paths {
 
     /// Whether the router runs on this host.
     pub(crate) fn is_local(&self, path: PathId) -> bool {
-        let connection = &self.all[usize::from(path.0)].connection;
-        connection.as_ref().is_some_and(Connection::is_local)
+        self.all[usize::from(path.0)].connection().is_some_and(Connection::is_local)
     }
 
     /// What broke and returned since the last call.
@@ -211,7 +218,7 @@ impl Paths {
 
     /// Number of unreadable frames, and of packets that were too large or too many to send.
     pub(crate) fn dropped(&self) -> u64 {
-        let links = self.all.iter().filter_map(|path| path.connection.as_ref());
+        let links = self.all.iter().filter_map(Path::connection);
         links.map(|one| one.link.counters().drops.total()).sum::<u64>() + self.dropped
     }
 
@@ -221,11 +228,26 @@ impl Paths {
         header: LpHeader,
         packet: Packet,
     ) -> Result<(), LinkDrop> {
-        let now = monotonic_now();
-        match &mut self.all[usize::from(path.0)].connection {
-            Some(connection) => connection.link.enqueue(now, header, packet),
+        match self.connector(path) {
+            Some(connector) => connector.send_packet(monotonic_now(), header, packet),
             None => Err(LinkDrop::SocketRefused),
         }
+    }
+
+    /// The connector of a path, unless the path is broken.
+    pub(crate) fn connector(&mut self, path: PathId) -> Option<&mut Box<dyn Connector>> {
+        self.all[usize::from(path.0)].connector.as_mut()
+    }
+
+    /// Moves the answers to registrations to `answers`.
+    pub(crate) fn take_answers(&mut self, answers: &mut Vec<RegistrationAnswer>) {
+        let connectors = self.all.iter_mut().filter_map(|path| path.connector.as_mut());
+        connectors.for_each(|connector| connector.take_answers(answers));
+    }
+
+    pub(crate) fn has_answers(&self) -> bool {
+        let mut connectors = self.all.iter().filter_map(|path| path.connector.as_ref());
+        connectors.any(|connector| connector.has_answers())
     }
 
     /// Sends queued packets, as far as the sockets accept them.
@@ -259,36 +281,27 @@ impl Paths {
         packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
         let path = &mut self.all[at];
-        let Some(connection) = &mut path.connection else { return Ok(()) };
+        let Some(connector) = &mut path.connector else { return Ok(()) };
+        let mut received = Received {
+            packets,
+            control: &mut self.control,
+            frames: &mut self.frames,
+            has_frames: false,
+            dropped: 0,
+        };
         // A fast router must not keep this loop from reading the others.
         for _ in 0..READS_PER_TURN_MAX {
-            if !path.is_readable || !Path::wants_packets(connection) {
+            if !path.is_readable || !Path::wants_packets(connector.connection()) {
                 break;
             }
-            let status =
-                connection.recv(pool, &mut self.frames).map_err(|error| connection_lost(&error))?;
-            if !self.frames.is_empty() {
+            let id = PathId(at as u16);
+            let status = connector
+                .recv_packets(monotonic_now(), id, pool, &mut received)
+                .map_err(|error| connection_lost(&error))?;
+            self.dropped += std::mem::take(&mut received.dropped);
+            if received.has_frames {
                 // The router works, so the next reconnect begins with the shortest wait.
                 path.failures = 0;
-            }
-            let now = monotonic_now();
-            let path_id = PathId(at as u16);
-            for frame in self.frames.drain(..) {
-                match connection.link.receive(now, frame, pool) {
-                    Received::Packet { header, packet } => {
-                        packets.push(ReceivedPacket { path: path_id, header, packet });
-                    }
-                    Received::Run => {
-                        while let Some((header, packet)) = connection.link.next_in_run(now, pool) {
-                            packets.push(ReceivedPacket { path: path_id, header, packet });
-                        }
-                    }
-                    // An application's link does not shape Interests. The answer to an offer leaves
-                    // with the next flush.
-                    Received::Delayed | Received::Offer(_) => {}
-                    Received::Partial | Received::Idle | Received::Signal(_) => {}
-                    Received::Drop(_) => self.dropped += 1,
-                }
             }
             match status {
                 RecvStatus::Drained => path.is_readable = false,
@@ -306,13 +319,13 @@ impl Paths {
     /// A path broke. It is reconnected later while the others continue. If no other is connected,
     /// returns the error, unless `retries_last_path`.
     fn disconnect(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
-        let is_last = |(other, path): (usize, &Path)| other == at || path.connection.is_none();
+        let is_last = |(other, path): (usize, &Path)| other == at || path.connector.is_none();
         if !self.retries_last_path && self.all.iter().enumerate().all(is_last) {
             return Err(error);
         }
         let path = &mut self.all[at];
-        if let Some(connection) = path.connection.take() {
-            self.dropped += connection.link.counters().drops.total();
+        if let Some(connector) = path.connector.take() {
+            self.dropped += connector.connection().link.counters().drops.total();
         }
         path.retry_later();
         self.changes.push(PathChange { path: PathId(at as u16), error: Some(error) });
@@ -327,9 +340,9 @@ impl Paths {
         while let Ok((id, result)) = self.attempt_receiver.try_recv() {
             let path = &mut self.all[usize::from(id.0)];
             match result {
-                Ok(connection) => {
+                Ok(connector) => {
                     (path.is_readable, path.is_writable) = (true, true);
-                    path.connection = Some(connection);
+                    path.connector = Some(connector);
                     self.changes.push(PathChange { path: id, error: None });
                 }
                 Err(_) => path.retry_later(),
@@ -349,7 +362,7 @@ impl Paths {
         let (sender, waker) = (self.attempt_sender.clone(), self.waker.clone());
         let thread = std::thread::Builder::new().name("connect".into()).spawn(move || {
             // If the client is gone, there is no one to wake.
-            let _ = sender.send((id, Connection::open(&uri)));
+            let _ = sender.send((id, connector::connect(&uri)));
             let _ = waker.wake();
         });
         if let Err(error) = thread {
@@ -370,7 +383,7 @@ impl Paths {
         // The kernel does not watch shared memory rings. If one is ready, `ppoll` must not wait.
         let mut is_ready = false;
         for path in &mut self.all {
-            path.is_writable |= path.connection.as_ref().is_some_and(Connection::is_writable_again);
+            path.is_writable |= path.connection().is_some_and(Connection::is_writable_again);
             is_ready |= path.has_readable_packets() || path.has_sendable_data();
         }
         let now = is_ready.then_some(Instant::ZERO);
@@ -394,7 +407,7 @@ impl Paths {
         };
         let mut count = first;
         for path in &self.all {
-            let Some(connection) = &path.connection else { continue };
+            let Some(connection) = path.connection() else { continue };
             let mut wanted = PollFlags::empty();
             wanted.set(PollFlags::POLLIN, Path::wants_packets(connection));
             if !path.is_writable {
@@ -411,9 +424,9 @@ impl Paths {
         let found = watched.map(|one| one.revents().unwrap_or(PollFlags::empty()));
         // A broken connection counts as readable and writable: the next call returns its error.
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
-        let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
+        let connected = self.all.iter_mut().filter(|path| path.connector.is_some());
         for (path, found) in connected.zip(&found[first..]) {
-            let writable = path.connection.as_ref().map_or(broken, Connection::writable_event);
+            let writable = path.connection().map_or(broken, Connection::writable_event);
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
             path.is_writable |= found.intersects(writable | broken);
         }

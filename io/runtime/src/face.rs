@@ -34,6 +34,10 @@ pub(crate) struct Face {
     /// The peer's address; `None` for a local application.
     pub(crate) peer: Option<IpAddr>,
     pub(crate) persistency: FacePersistency,
+    /// Whether a program has registered prefixes for the face with hicn-light's messages.
+    pub(crate) has_routes: bool,
+    /// The last [extension](Face::extend_idle).
+    extended: Option<Extension>,
     created: Instant,
     /// Whether the face is in the list of faces with something to send.
     pub(crate) is_dirty: bool,
@@ -62,6 +66,14 @@ pub(crate) struct CountedBytes {
     pub(crate) connection: u64,
 }
 
+/// When the idle timeout of a producer's face was extended.
+#[derive(Clone, Copy, Debug)]
+struct Extension {
+    at: Instant,
+    /// Interests sent until `at`.
+    interests: u64,
+}
+
 /// A connection whose peer reads nothing.
 #[derive(Clone, Copy, Debug)]
 struct Blocked {
@@ -84,6 +96,8 @@ impl Face {
             socket,
             peer: None,
             persistency,
+            has_routes: false,
+            extended: None,
             created,
             is_dirty: false,
             is_ready: false,
@@ -155,7 +169,25 @@ impl Face {
     pub(crate) fn idle_deadline(&self, idle_timeout_ns: u64) -> Option<Instant> {
         let is_idle_kind = self.persistency == FacePersistency::OnDemand
             && matches!(self.socket, FaceSocket::Peer { .. });
-        is_idle_kind.then(|| self.last_heard().plus_ns(idle_timeout_ns))
+        let extended_at = self.extended.map(|extended| extended.at);
+        let since = extended_at.map_or(self.last_heard(), |at| at.max(self.last_heard()));
+        is_idle_kind.then(|| since.plus_ns(idle_timeout_ns))
+    }
+
+    /// Keeps an idle face for another timeout, if it belongs to a producer that was asked nothing.
+    /// hICN's producers do not register again, and nothing else shows that they are alive. Returns
+    /// `false` if Interests were sent during a whole timeout and the peer was silent.
+    pub(crate) fn extend_idle(&mut self, now: Instant) -> bool {
+        let interests = self.link.counters().out_interests;
+        let heard_at = self.last_heard();
+        // Interests before the last frame may have been answered by it.
+        let is_unanswered =
+            self.extended.is_some_and(|last| last.at >= heard_at && last.interests != interests);
+        if !self.has_routes || is_unanswered {
+            return false;
+        }
+        self.extended = Some(Extension { at: now, interests });
+        true
     }
 }
 

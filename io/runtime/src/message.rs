@@ -147,6 +147,13 @@ pub(crate) enum ToWorker {
         header: LpHeader,
         packet: Packet,
     },
+    /// Send a control message of hicn-light over this face.
+    HicnControl {
+        face: FaceId,
+        message: Packet,
+        /// Whether the face has routes now.
+        has_routes: bool,
+    },
     /// Answer with [`ToControl::Snapshot`].
     Snapshot {
         transaction: u64,
@@ -198,12 +205,24 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) udp: UdpCounters,
 }
 
-/// A packet for the internal management face. It has a bounded queue, separate from [`ToControl`],
-/// because remote hosts can send any number of them.
+/// A packet for the manager. It has a bounded queue, separate from [`ToControl`], because peers can
+/// send any number of them.
 #[derive(Debug)]
-pub(crate) struct InternalPacket {
-    pub(crate) header: LpHeader,
-    pub(crate) packet: Packet,
+pub(crate) enum InternalPacket {
+    /// A packet for the internal management face.
+    Ndn { header: LpHeader, packet: Packet },
+    /// A control message of hicn-light from this face.
+    HicnControl { face: FaceId, message: Packet },
+}
+
+impl InternalPacket {
+    /// The face that it came from.
+    pub(crate) fn ingress(&self) -> FaceId {
+        match self {
+            Self::Ndn { header, .. } => FaceId(header.incoming_face.unwrap_or(FaceId::INVALID.0)),
+            Self::HicnControl { face, .. } => *face,
+        }
+    }
 }
 
 /// Why a worker thread closed a face.

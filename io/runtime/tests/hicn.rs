@@ -1,9 +1,11 @@
 //! Faces with hICN packets over UDP.
 
 use std::net::{Ipv6Addr, UdpSocket};
+use std::time::Duration;
 
 use weir_face::UdpFormat;
-use weir_hicn::{HicnName, HicnView, Hop, from_tlv, updated_label};
+use weir_hicn::control::{Command, ControlMessage, ControlView, MessageKind};
+use weir_hicn::{HicnName, HicnPrefix, HicnView, Hop, from_tlv, updated_label};
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{Peer, ReceivedPacket, TestRouter, content_of, name_of};
 use weir_link::LinkDrop;
@@ -199,4 +201,81 @@ fn wrong_token_of_our_router_is_refused() {
     upstream.send_to(&packet(&data(0), locator), from).unwrap();
     assert_eq!(consumer.receive().data(), data(0));
     assert_eq!(router.snapshot().router.drops[weir_forward::DropReason::Spoofed as usize], 1);
+}
+
+/// Sends a request of a program of hICN, and returns the kind of the answer.
+fn request(peer: &UdpSocket, message: &[u8]) -> MessageKind {
+    peer.send(message).unwrap();
+    ControlView::decode(&receive(peer)).unwrap().kind
+}
+
+/// The registration of [`prefix`].
+fn registration() -> Vec<u8> {
+    let prefix = HicnPrefix { address: "b001::".parse().unwrap(), len: 16 };
+    ControlMessage::request(Command::ROUTE_ADD, 1).encode_route(prefix)
+}
+
+#[test]
+fn programs_register_on_each_thread() {
+    for (address, scheme, threads) in [
+        ("127.0.0.1:0", "hicn+udp4", 1),
+        ("127.0.0.1:0", "hicn+udp4", 3),
+        ("[::1]:0", "hicn+udp6", 3),
+    ] {
+        let router = listening(address, threads);
+        // Several, so that different threads own their faces.
+        for suffix in 0..8 {
+            let peer = UdpSocket::bind(address).unwrap();
+            peer.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+            peer.connect(router.address(scheme)).unwrap();
+            assert_eq!(request(&peer, &registration()), MessageKind::Ack);
+            let mut consumer = router.unix();
+            consumer.send(&interest(suffix));
+            let received = receive(&peer);
+            let view = HicnView::decode(&received).unwrap();
+            assert_eq!(view.header.name, hicn_name(suffix));
+            peer.send(&packet(&data(suffix), view.header.locator)).unwrap();
+            let received = consumer.receive().data();
+            assert_eq!(content_of(&received), content_of(&data(suffix)));
+            let end = ControlMessage::request(Command::CONNECTION_REMOVE, 2).encode_connection();
+            assert_eq!(request(&peer, &end), MessageKind::Ack);
+            router.wait_until("its face is closed", |snapshot| {
+                snapshot.faces.iter().all(|face| !face.uri.starts_with("hicn"))
+            });
+        }
+    }
+}
+
+/// A program of hICN registers once. It may be silent as long as nothing is requested of it.
+#[test]
+fn silent_producers_keep_their_faces() {
+    let router = TestRouter::start_with(|config| {
+        config.face_defaults.idle_timeout = Duration::from_millis(50);
+        let address = "127.0.0.1:0".parse().unwrap();
+        config.listeners.push(Listener::Udp { format: UdpFormat::Hicn, address, required: true });
+    });
+    let (producer, consumer) = (foreign_peer(), foreign_peer());
+    let uri_of = |peer: &UdpSocket| format!("hicn+udp4://{}", peer.local_addr().unwrap());
+    for peer in [&producer, &consumer] {
+        peer.connect(router.address("hicn+udp4")).unwrap();
+    }
+    let has_face = |snapshot: &weir_runtime::Snapshot, uri: &str| {
+        snapshot.faces.iter().any(|face| face.uri == uri)
+    };
+    assert_eq!(request(&producer, &registration()), MessageKind::Ack);
+    for _ in 0..4 {
+        // The face of a peer without routes closes, later than that of the producer would.
+        let list = ControlMessage::request(Command::ROUTE_LIST, 1).encode();
+        assert_eq!(request(&consumer, &list), MessageKind::Response);
+        router.wait_until("the consumer's face is closed", |snapshot| {
+            !has_face(snapshot, &uri_of(&consumer))
+        });
+        assert!(has_face(&router.snapshot(), &uri_of(&producer)));
+    }
+    // A producer that answers nothing is dead.
+    router.unix().send(&interest(1));
+    assert!(HicnView::decode(&receive(&producer)).is_ok());
+    router.wait_until("the producer's face is closed", |snapshot| {
+        !has_face(snapshot, &uri_of(&producer))
+    });
 }

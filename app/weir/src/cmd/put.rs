@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use weir_face::unix_time_ms;
+use weir_face::{FaceUri, unix_time_ms};
 use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
 use weir_transport::NameMapping;
 use weir_wire::Name;
@@ -47,6 +47,13 @@ use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
     refuse_local_name,
 };
+
+/// The default content of a segment, in bytes.
+const SEGMENT_SIZE: u32 = 8000;
+/// The same over hICN packets. hicn-light reads at most 1,500 bytes of one.
+const HICN_SEGMENT_SIZE: u32 = 1200;
+/// Larger segments leave no room for names and signatures.
+const HICN_SEGMENT_SIZE_MAX: u32 = 1300;
 
 /// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
@@ -101,9 +108,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
     remove: Option<Name>,
-    /// Content bytes per segment
-    #[arg(long, value_name = "BYTES", default_value_t = 8000, value_parser = parse_positive)]
-    segment_size: u32,
+    /// Content bytes per segment [default: 8000, or 1200 over hICN packets]
+    #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
+    segment_size: Option<u32>,
     /// Sign with this key: the name of a key, an identity or a certificate [default: the default
     /// key]
     #[arg(long, value_name = "NAME", conflicts_with = "sign")]
@@ -150,7 +157,7 @@ enum SignaturePer {
     Manifest,
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     if let Some(name) = &args.name {
         refuse_local_name(name)?;
     }
@@ -164,6 +171,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
+    args.choose_segment_size(client.uri())?;
     let controller = args.controller.files()?;
     // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
@@ -269,10 +277,26 @@ impl Args {
         Duration::from_secs(self.linger.into())
     }
 
+    /// Chooses the default, which fits the packets of the router's address.
+    fn choose_segment_size(&mut self, router: &FaceUri) -> anyhow::Result<()> {
+        let (default, max) = match router {
+            FaceUri::HicnUdp(_) => (HICN_SEGMENT_SIZE, HICN_SEGMENT_SIZE_MAX),
+            _ => (SEGMENT_SIZE, u32::MAX),
+        };
+        let size = *self.segment_size.get_or_insert(default);
+        if size > max {
+            bail!(
+                "segments of {size} bytes do not fit into hICN packets of 1500 bytes; use \
+                 --segment-size {default}"
+            );
+        }
+        Ok(())
+    }
+
     fn publish_options(&self) -> PublishOptions {
         let defaults = PublishOptions::default();
         PublishOptions {
-            segment_size: self.segment_size as usize,
+            segment_size: self.segment_size.unwrap_or(SEGMENT_SIZE) as usize,
             freshness_ms: self.freshness,
             mapping: self.mapping,
             signs: match self.signature_per {

@@ -37,6 +37,9 @@ pub struct HicnConfig {
     pub has_tokens: bool,
     /// The number of the face, for path labels.
     pub face: u64,
+    /// Whether control messages of hicn-light are passed on. Only for programs of this host, and
+    /// for the routers of applications (decision 0050).
+    pub has_control: bool,
 }
 
 /// The discard prefix (RFC 6666): a tunnel does not route locators.
@@ -44,7 +47,7 @@ const LOCATOR_DEFAULT: Ipv6Addr = Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 0);
 
 impl Default for HicnConfig {
     fn default() -> Self {
-        Self { locator: LOCATOR_DEFAULT, has_tokens: false, face: 0 }
+        Self { locator: LOCATOR_DEFAULT, has_tokens: false, face: 0, has_control: false }
     }
 }
 

@@ -29,6 +29,9 @@ pub enum Received {
     Partial,
     /// An LpPacket without a fragment that has nothing for the forwarder.
     Idle,
+    /// A control message of hicn-light: a whole datagram, whose content is unchecked. Only with
+    /// [`has_control`](crate::HicnConfig::has_control).
+    Control(Packet),
     /// A signal from the peer's router to this router.
     Signal(HopSignal),
     /// The frame was dropped, and the drop was counted.

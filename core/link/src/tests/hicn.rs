@@ -9,14 +9,14 @@ use weir_wire::lp::{HopSignal, LpHeader, NackReason, PitToken};
 use weir_wire::{Data, DataView, Interest, InterestView};
 
 use super::*;
-use crate::{HicnConfig, RunsConfig};
+use crate::{HicnConfig, PacketFormat, RunsConfig};
 
 const LOCATOR: &str = "2001:db8:9::";
 const FACE: u64 = 300;
 
 fn config(has_tokens: bool) -> LinkConfig {
     let locator = LOCATOR.parse().unwrap();
-    LinkConfig::hicn(1500, HicnConfig { locator, has_tokens, face: FACE })
+    LinkConfig::hicn(1500, HicnConfig { locator, has_tokens, face: FACE, has_control: false })
 }
 
 fn link(has_tokens: bool) -> Link {
@@ -216,4 +216,28 @@ fn features_of_ndnlp_are_off() {
     near.set_config(LinkConfig::stream());
     let frame = frame_of(&mut near, LpHeader::default(), data_packet());
     assert!(DataView::decode(&frame).is_ok());
+}
+
+#[test]
+fn control_messages_need_permission() {
+    let message = Packet::from(vec![0xC0, 10, 0, 0, 7, 0, 0, 0]);
+    let mut closed = link(false);
+    assert!(matches!(
+        received(&mut closed, message.clone()),
+        Received::Drop(LinkDrop::HicnControl)
+    ));
+    let mut open = config(false);
+    let PacketFormat::Hicn(hicn) = &mut open.codec.format else { panic!("hICN") };
+    hicn.has_control = true;
+    let mut open = Link::new(open);
+    assert!(matches!(received(&mut open, message.clone()), Received::Control(it) if it == message));
+    // Other octets that are not IPv6 are none.
+    assert!(matches!(
+        received(&mut open, Packet::from(vec![0x45; 60])),
+        Received::Drop(LinkDrop::HicnVersion)
+    ));
+    open.enqueue_control(message.clone()).unwrap();
+    assert_eq!(sent(&mut open), [message]);
+    let long = Packet::from(vec![0xC1; 1501]);
+    assert_eq!(open.enqueue_control(long), Err(LinkDrop::TooLargeForMtu));
 }

@@ -4,4 +4,5 @@ mod access;
 mod commands;
 mod datasets;
 mod harness;
+mod hicn;
 mod robustness;

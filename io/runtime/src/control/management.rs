@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use weir_base::{FaceId, Instant};
+use weir_base::Instant;
 use weir_face::unix_time_ms;
-use weir_manage::{Action, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData, Sender};
+use weir_manage::{
+    Action, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData, Sender,
+};
 
 use crate::message::InternalPacket;
 
@@ -33,11 +35,17 @@ impl Management {
 
     /// Handles a packet for the internal face. `sender`: what the packet's face may command.
     pub(super) fn on_packet(&mut self, sender: Sender, internal: InternalPacket) {
-        // This router sends no Interests from the internal face, so it expects neither Data nor
-        // Nacks.
-        if internal.header.nack.is_none() {
-            let ingress = ingress_of(&internal);
-            self.push(ManagerInput::Interest { ingress, sender, packet: internal.packet });
+        let ingress = internal.ingress();
+        match internal {
+            // This router sends no Interests from the internal face, so it expects neither Data nor
+            // Nacks.
+            InternalPacket::Ndn { header, .. } if header.nack.is_some() => {}
+            InternalPacket::Ndn { packet, .. } => {
+                self.push(ManagerInput::Interest { ingress, sender, packet });
+            }
+            InternalPacket::HicnControl { message, .. } => {
+                self.push(ManagerInput::HicnControl { ingress, message });
+            }
         }
     }
 
@@ -65,8 +73,8 @@ impl Management {
     pub(super) fn take_data(&mut self) -> Vec<OutData> {
         mem::take(&mut self.outbox.data)
     }
-}
 
-pub(super) fn ingress_of(internal: &InternalPacket) -> FaceId {
-    FaceId(internal.header.incoming_face.unwrap_or(FaceId::INVALID.0))
+    pub(super) fn take_hicn_answers(&mut self) -> Vec<HicnAnswer> {
+        mem::take(&mut self.outbox.hicn_answers)
+    }
 }

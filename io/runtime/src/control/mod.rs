@@ -155,7 +155,7 @@ impl Control {
         }
         for _ in 0..waiting {
             let Ok(internal) = self.receiver.internal.try_recv() else { break };
-            let face = self.faces.find(management::ingress_of(&internal));
+            let face = self.faces.find(internal.ingress());
             let sender = face.map_or(Sender::Remote, |face| face.sender());
             self.pass_notices();
             self.management.on_packet(sender, internal);
@@ -277,10 +277,12 @@ impl Control {
                 self.perform(now, action);
             }
             let answers = self.management.take_data();
+            let hicn_answers = self.management.take_hicn_answers();
             // A client may use a new route as soon as it has the answer.
-            if has_changed && !answers.is_empty() {
+            if has_changed && !(answers.is_empty() && hicn_answers.is_empty()) {
                 self.workers.wait_for_all();
             }
+            hicn_answers.into_iter().for_each(|answer| self.faces.answer_hicn(answer));
             for data in answers {
                 let Ok(view) = DataView::decode(&data.packet) else {
                     tracing::error!("the manager produced an invalid Data");

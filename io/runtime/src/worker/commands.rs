@@ -60,6 +60,13 @@ impl Worker {
             ToWorker::Internal { header, packet } => {
                 self.shard.push(Input::Packet { face: FaceId::INTERNAL, header, packet });
             }
+            ToWorker::HicnControl { face, message, has_routes } => {
+                if let Some(slot) = self.faces.table().slot_of(face) {
+                    self.faces.enqueue_control(slot, message, has_routes);
+                    // The next command may remove the face.
+                    self.flush(now);
+                }
+            }
             ToWorker::Fence(fence) => drop(fence),
             ToWorker::Snapshot { transaction } => {
                 let snapshot = Box::new(self.snapshot(now));

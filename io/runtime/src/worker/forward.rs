@@ -60,10 +60,7 @@ impl Worker {
     #[inline]
     fn deliver_packet(&mut self, now: Instant, out: OutPacket) {
         if out.face == FaceId::INTERNAL {
-            let internal = InternalPacket { header: out.header, packet: out.packet };
-            if !self.control.send_internal(internal) {
-                self.stats.counters.management_overflow += 1;
-            }
+            self.send_internal(InternalPacket::Ndn { header: out.header, packet: out.packet });
             return;
         }
         if let Some(siblings) = &mut self.siblings
@@ -73,6 +70,13 @@ impl Worker {
             return;
         }
         self.enqueue(now, out);
+    }
+
+    /// Passes a packet to the manager.
+    pub(super) fn send_internal(&mut self, internal: InternalPacket) {
+        if !self.control.send_internal(internal) {
+            self.stats.counters.management_overflow += 1;
+        }
     }
 
     /// Queues a packet on a face of this thread. The face may have moved to another thread or be

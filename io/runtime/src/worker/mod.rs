@@ -228,7 +228,9 @@ impl Worker {
 
     fn sweep_faces(&mut self, now: Instant) {
         for slot in self.sweep.idle(now, self.faces.table()) {
-            self.close_face(slot, CloseReason::Idle);
+            if !self.faces.extend_idle(now, slot) {
+                self.close_face(slot, CloseReason::Idle);
+            }
         }
         for slot in self.sweep.stalled(now, self.faces.table()) {
             self.close_stalled(now, slot);

@@ -6,13 +6,14 @@ use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Datagram, UdpPath};
 use weir_forward::{Command, Input};
 use weir_hicn::HicnView;
+use weir_hicn::control::{ControlView, MessageKind};
 use weir_link::{PacketFormat, Received};
 use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::Worker;
 use super::faces::{ReadEnd, Source};
 use crate::cross::RingMessage;
-use crate::message::{CloseReason, ToControl};
+use crate::message::{CloseReason, InternalPacket, ToControl};
 
 /// Maximum number of sources read in one turn.
 const SOURCES_PER_TURN: usize = 64;
@@ -135,6 +136,9 @@ impl Worker {
             Received::Packet { header, packet } => self.dispatch(face, header, packet),
             Received::Run => return self.receive_run(now, slot),
             Received::Signal(signal) => self.dispatch_signal(face, signal),
+            Received::Control(message) => {
+                self.send_internal(InternalPacket::HicnControl { face, message });
+            }
             _ => {}
         }
         0
@@ -180,12 +184,18 @@ impl Worker {
             return Some(slot);
         }
         // Garbage from unknown addresses must not create faces.
-        let is_packet = match self.faces.format_of_peers(port) {
+        let is_packet = match self.faces.format_of_peer(port, path.remote) {
             PacketFormat::Ndnlp => {
                 matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len())
                     && LpView::decode(frame).is_ok()
             }
-            PacketFormat::Hicn(_) => HicnView::decode(frame).is_ok(),
+            PacketFormat::Hicn(hicn) => {
+                let is_request = || {
+                    ControlView::decode(frame)
+                        .is_ok_and(|message| message.kind == MessageKind::Request)
+                };
+                HicnView::decode(frame).is_ok() || (hicn.has_control && is_request())
+            }
         };
         if !is_packet {
             self.stats.counters.unknown_peer_malformed += 1;

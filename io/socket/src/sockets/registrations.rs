@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
-use weir_client::{Client, Context, Endpoint, PathChange, ReceivedPacket};
-use weir_manage::commands::{self, Command};
-use weir_manage::{ControlParameters, ControlResponse};
+use weir_client::{
+    Client, Context, Endpoint, Inheritance, PathChange, ReceivedPacket, RegistrationAnswer,
+    RegistrationError,
+};
 use weir_transport::PathId;
-use weir_wire::{DataView, InterestView, Name};
+use weir_wire::{InterestView, Name};
 
 use super::SocketError;
 use super::pending::Completer;
@@ -31,9 +32,7 @@ struct RegisteredPrefix {
     /// Notified of the first registration.
     registered: Option<Completer<()>>,
     tries: u32,
-    /// The pending command, by the name of its Interest.
-    pending_command: Option<Name>,
-    /// When the next command is due, or the pending one times out; `None` while registered.
+    /// When the next request is due, or the pending one times out; `None` while registered.
     due_at: Option<Instant>,
 }
 
@@ -54,36 +53,22 @@ impl Registrations {
                 Registration::Begin { prefix: name, registered } => {
                     let (registered, due_at) = (Some(registered), Some(now));
                     let key = name.value().to_vec();
-                    let prefix = RegisteredPrefix {
-                        name,
-                        registered,
-                        tries: 0,
-                        pending_command: None,
-                        due_at,
-                    };
+                    let prefix = RegisteredPrefix { name, registered, tries: 0, due_at };
                     self.prefixes.insert(key, prefix);
                 }
                 Registration::End { prefix } => {
                     self.prefixes.remove(prefix.value());
                     // Nothing depends on the answer.
-                    Self::command(client, Command::RibUnregister, &prefix);
+                    let path = client.paths().next();
+                    if let Some(path) = path {
+                        client.disconnect_producer(path, &prefix);
+                    }
                 }
             }
         }
     }
 
-    /// Sends a command. Returns the name of its Interest.
-    fn command(client: &mut Client, command: Command, prefix: &Name) -> Option<Name> {
-        let path = client.paths().next()?;
-        // Flags 0: longer prefixes must not inherit the route. A socket bound to a longer prefix,
-        // even one of another program, is the only one that answers below it.
-        let flags = (command == Command::RibRegister).then_some(0);
-        let parameters =
-            ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
-        client.send_command(path, command, &parameters)
-    }
-
-    fn send_due_commands(&mut self, now: Instant, client: &mut Client) {
+    fn send_due_requests(&mut self, now: Instant, client: &mut Client) {
         let is_due = |prefix: &&RegisteredPrefix| prefix.due_at.is_some_and(|at| at <= now);
         let due: Vec<Name> =
             self.prefixes.values().filter(is_due).map(|prefix| prefix.name.clone()).collect();
@@ -99,44 +84,37 @@ impl Registrations {
                 self.fail(&name, error);
                 continue;
             }
-            let command_name = Self::command(client, Command::RibRegister, &name);
+            let path = client.paths().next();
+            if let Some(path) = path {
+                // Only the longest prefix: a socket bound to a longer one, even one of another
+                // program, is the only one that answers below it.
+                client.connect_producer(path, &name, Inheritance::Longest);
+            }
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             prefix.tries += 1;
-            prefix.pending_command = command_name;
             prefix.due_at = Some(now.plus_ns(RESPONSE_TIMEOUT_NS));
         }
     }
 
-    fn on_answer(&mut self, now: Instant, packet: &ReceivedPacket) {
-        let name = match packet.header.nack {
-            Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),
-            None => DataView::decode(&packet.packet).map(|data| data.name),
-        };
-        let Ok(name) = name else { return };
-        let is_answer = |prefix: &&mut RegisteredPrefix| {
-            prefix.pending_command.as_ref().is_some_and(|sent| sent.as_view() == name)
-        };
-        let Some(prefix) = self.prefixes.values_mut().find(is_answer) else { return };
-        prefix.pending_command = None;
-        let Ok(data) = DataView::decode(&packet.packet) else {
-            // A Nack: the router's management may be starting.
-            prefix.due_at = Some(now.plus_ns(RETRY_NS));
-            return;
-        };
-        match commands::parse_response(&data) {
-            Ok(ControlResponse { code: 200, .. }) => {
+    fn on_answer(&mut self, now: Instant, answer: RegistrationAnswer) {
+        let RegistrationAnswer { prefix: name, result } = answer;
+        let Some(prefix) = self.prefixes.get_mut(name.value()) else { return };
+        match result {
+            Ok(()) => {
                 (prefix.tries, prefix.due_at) = (0, None);
                 if let Some(registered) = prefix.registered.take() {
                     registered.complete(Ok(()));
                 }
             }
-            Ok(response) if prefix.registered.is_some() => {
-                let name = prefix.name.clone();
-                let reason = format!("{} {}", response.code, response.text);
-                self.fail(&name, prefix_refused(&name, reason));
+            // The router's management may be starting.
+            Err(RegistrationError::Unreachable(_) | RegistrationError::Malformed) => {
+                prefix.due_at = Some(now.plus_ns(RETRY_NS));
+            }
+            Err(error) if prefix.registered.is_some() => {
+                self.fail(&name, prefix_refused(&name, error.to_string()));
             }
             // A prefix that was registered before is tried again.
-            _ => prefix.due_at = Some(now.plus_ns(RETRY_NS)),
+            Err(_) => prefix.due_at = Some(now.plus_ns(RETRY_NS)),
         }
     }
 
@@ -159,22 +137,24 @@ impl Endpoint for Registrations {
         for packet in packets.drain(..) {
             let is_interest =
                 packet.header.nack.is_none() && InterestView::decode(&packet.packet).is_ok();
-            match is_interest {
-                // Without producers this endpoint gets all packets. The router may have sent
-                // Interests before it learned that the last producer is gone.
-                true => context.client.nack_no_route(packet),
-                false => self.on_answer(now, &packet),
+            // Without producers this endpoint gets all packets. The router may have sent Interests
+            // before it learned that the last producer is gone.
+            if is_interest {
+                context.client.nack_no_route(packet);
             }
         }
+        for answer in context.client.take_registrations() {
+            self.on_answer(now, answer);
+        }
         self.take_changes(now, context.client);
-        self.send_due_commands(now, context.client);
+        self.send_due_requests(now, context.client);
     }
 
     fn on_path_changed(&mut self, change: &PathChange, client: &Client) {
         let is_back = change.error.is_none() && client.paths().next() == Some(PathId(0));
         for prefix in self.prefixes.values_mut().filter(|_| is_back) {
             // The restarted router has lost the registration.
-            (prefix.pending_command, prefix.due_at) = (None, Some(client.now()));
+            prefix.due_at = Some(client.now());
         }
     }
 

@@ -346,8 +346,7 @@ fn run_producers(client: &mut Client, is_stopped: &AtomicBool, changes: &Receive
     let mut disks = ClosingDisks::default();
     let mut events = EventLoop::new(client);
     let id = events.add(Registrations::new(registrations));
-    // The empty prefix, because answers to registrations have names below the router's prefix.
-    events.route_data(id, &Name::new());
+    events.route_registrations(id);
     let apply = |events: &mut EventLoop<'_>| {
         for change in changes.try_iter() {
             let registration = match change {

@@ -5,6 +5,7 @@ mod locator;
 use alloc::vec::Vec;
 
 use weir_base::{Packet, Pool, Rng};
+use weir_hicn::control::ControlView;
 use weir_hicn::{HicnError, HicnView, Hop, from_tlv, to_tlv};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
@@ -45,11 +46,20 @@ impl Hicn {
     pub(crate) fn decode(
         &mut self,
         context: CodecContext<'_>,
-        frame: &[u8],
+        frame: &Packet,
         pool: &mut Pool,
     ) -> Result<Received, LinkDrop> {
         let config = config_of(context.config)?;
-        let view = HicnView::decode(frame).map_err(drop_of)?;
+        let view = match HicnView::decode(frame) {
+            Ok(view) => view,
+            Err(_) if ControlView::is_control(frame) => {
+                return match config.has_control {
+                    true => Ok(Received::Control(frame.clone())),
+                    false => Err(LinkDrop::HicnControl),
+                };
+            }
+            Err(error) => return Err(drop_of(error)),
+        };
         let range = to_tlv(&view, self.rng.next_u32(), &mut self.scratch).map_err(drop_of)?;
         let packet = pool.copy(&self.scratch[range]);
         let mut header = LpHeader::default();

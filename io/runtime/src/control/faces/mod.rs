@@ -16,11 +16,13 @@ use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
-use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_face::{FaceUri, UdpFormat, UdpPath, UdpPort, source_toward};
 use weir_forward::{Command, FaceScope};
 use weir_link::LinkConfig;
-use weir_manage::{FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, ManagerInput};
+use weir_manage::{
+    FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, HicnAnswer, ManagerInput,
+};
 
 use self::balance::{Balance, Move};
 use self::connector::{Connector, RECHECK, RECONNECT};
@@ -299,6 +301,18 @@ impl Faces {
         if let Some(face) = self.table.find(id) {
             self.workers.send(face.worker, ToWorker::RemoveFace(id));
             self.remove(id);
+        }
+    }
+
+    /// Answers a control message of hicn-light. Then closes the face, if its program is leaving.
+    pub(super) fn answer_hicn(&mut self, answer: HicnAnswer) {
+        let HicnAnswer { face, message, has_routes, is_closing } = answer;
+        if let Some(record) = self.table.find(face) {
+            let message = Packet::from(message);
+            self.workers.send(record.worker, ToWorker::HicnControl { face, message, has_routes });
+        }
+        if is_closing {
+            self.destroy(face);
         }
     }
 

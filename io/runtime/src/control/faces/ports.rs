@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use weir_face::{LocalAddress, UdpFormat, UdpOptions, UdpPath, UdpPort, source_toward};
+use weir_link::PacketFormat;
 use weir_manage::FaceError;
 
 use super::links::udp_link;
@@ -62,8 +63,13 @@ impl UdpPorts {
     ) -> PortId {
         let id = self.ports.len() as PortId;
         let local = sockets[0].local_addr();
+        let mut loopback = udp_link(&self.defaults, format, Ipv4Addr::LOCALHOST.into());
+        // Programs of this host may register prefixes as with hicn-light (decision 0050).
+        if let PacketFormat::Hicn(hicn) = &mut loopback.codec.format {
+            hicn.has_control = true;
+        }
         let links = PeerLinks {
-            loopback: udp_link(&self.defaults, format, Ipv4Addr::LOCALHOST.into()),
+            loopback,
             network: udp_link(&self.defaults, format, Ipv4Addr::UNSPECIFIED.into()),
             pit_token: self.defaults.pit_token_of(format),
         };

@@ -1,6 +1,7 @@
 //! Reading: from sockets to packets.
 
 use std::mem;
+use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Packet, Pool};
 use weir_face::{Datagram, RecvStatus, UdpPath};
@@ -156,9 +157,9 @@ impl Faces {
         }
     }
 
-    /// The packets of the peers of a port.
-    pub(in crate::worker) fn format_of_peers(&self, port: u32) -> &PacketFormat {
-        &self.ports.links(port).network.codec.format
+    /// The packets of a peer of a port.
+    pub(in crate::worker) fn format_of_peer(&self, port: u32, peer: SocketAddr) -> &PacketFormat {
+        &self.ports.links(port).of(peer).codec.format
     }
 
     pub(in crate::worker) fn peer(&self, port: u32, path: UdpPath) -> Option<u32> {

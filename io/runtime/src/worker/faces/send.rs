@@ -58,6 +58,26 @@ impl Faces {
         }
     }
 
+    /// Queues a control message of hicn-light. `has_routes`: the face has routes now.
+    pub(in crate::worker) fn enqueue_control(
+        &mut self,
+        slot: u32,
+        message: Packet,
+        has_routes: bool,
+    ) {
+        let Some(face) = self.table.at(slot) else { return };
+        face.has_routes = has_routes;
+        // The link counts a refusal. The program will send its request again, or fail.
+        if face.link.enqueue_control(message).is_ok() {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// See [`Face::extend_idle`](crate::face::Face::extend_idle).
+    pub(in crate::worker) fn extend_idle(&mut self, now: Instant, slot: u32) -> bool {
+        self.table.at(slot).is_some_and(|face| face.extend_idle(now))
+    }
+
     /// Whether the queues should be flushed before the turn ends. The Interests of one read may
     /// request more Data than a face's queue holds, although its socket would accept it.
     #[inline]

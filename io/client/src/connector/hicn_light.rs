@@ -1,0 +1,264 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
+use weir_face::{FaceUri, RecvStatus};
+use weir_hicn::HicnPrefix;
+use weir_hicn::control::{Command, ControlMessage, ControlView, MessageKind};
+use weir_transport::PathId;
+use weir_wire::Name;
+
+use super::{Connector, Inheritance, RegistrationAnswer, RegistrationError};
+use crate::command_signer::CommandSigner;
+use crate::connection::{Connection, Received};
+
+/// A request without an answer is repeated after this time.
+const RESEND_NS: u64 = 500 * NS_PER_MS;
+/// How often a request is sent.
+const TRIES_MAX: u32 = 4;
+/// Routes are added again this often. hicn-light and a router that was restarted have forgotten
+/// them, and over UDP nothing else shows that.
+const REFRESH_NS: u64 = 10 * NS_PER_S;
+
+/// The connector for hicn-light, and for Weir where it answers as hicn-light does: hICN packets and
+/// control messages over one UDP socket (decision 0050).
+///
+/// hicn-light sends Interests to the connection that added the route, and accepts Data only from
+/// the one that got the Interest, so everything uses one socket. It never forgets a connection, so
+/// the end of this one is announced.
+pub(crate) struct HicnLightConnector {
+    connection: Connection,
+    sequence: u32,
+    /// The routes that the router should have.
+    routes: BTreeMap<HicnPrefix, Name>,
+    /// Requests without an answer, by sequence number.
+    pending: BTreeMap<u32, PendingRequest>,
+    /// When each of them is repeated.
+    resends: BTreeSet<(Instant, u32)>,
+    refresh_at: Option<Instant>,
+    answers: Vec<RegistrationAnswer>,
+}
+
+struct PendingRequest {
+    command: Command,
+    prefix: HicnPrefix,
+    name: Name,
+    tries: u32,
+    again_at: Instant,
+    wants_answer: bool,
+}
+
+impl HicnLightConnector {
+    fn next_message(&mut self, command: Command) -> ControlMessage {
+        self.sequence = self.sequence.wrapping_add(1);
+        ControlMessage::request(command, self.sequence)
+    }
+
+    fn send(&mut self, message: Vec<u8>) {
+        // The link counts a refusal. The request is repeated.
+        let _ = self.connection.link.enqueue_control(Packet::from(message));
+    }
+
+    fn request(
+        &mut self,
+        now: Instant,
+        command: Command,
+        (prefix, name): (HicnPrefix, &Name),
+        wants_answer: bool,
+    ) {
+        self.forget_answer(name);
+        let message = self.next_message(command);
+        self.send(message.encode_route(prefix));
+        let again_at = now.plus_ns(RESEND_NS);
+        let name = name.clone();
+        let request = PendingRequest { command, prefix, name, tries: 1, again_at, wants_answer };
+        self.pending.insert(message.sequence, request);
+        self.resends.insert((again_at, message.sequence));
+    }
+
+    fn take_pending(&mut self, sequence: u32) -> Option<PendingRequest> {
+        let request = self.pending.remove(&sequence)?;
+        self.resends.remove(&(request.again_at, sequence));
+        Some(request)
+    }
+
+    fn on_message(&mut self, message: &[u8]) {
+        let Ok(view) = ControlView::decode(message) else { return };
+        let is_positive = match view.kind {
+            MessageKind::Ack => true,
+            MessageKind::Nack => false,
+            // Nothing else was requested.
+            _ => return,
+        };
+        // Answers to repetitions and refreshes are not pending.
+        let Some(request) = self.take_pending(view.sequence) else { return };
+        let PendingRequest { command, prefix, name, wants_answer, .. } = request;
+        let result = match (command, is_positive) {
+            (Command::ROUTE_ADD, false) => {
+                self.routes.remove(&prefix);
+                Err(RegistrationError::Negative)
+            }
+            (_, false) => {
+                self.reset();
+                Ok(())
+            }
+            (_, true) => Ok(()),
+        };
+        if wants_answer {
+            self.answers.push(RegistrationAnswer { prefix: name, result });
+        }
+    }
+
+    /// hicn-light cannot remove a route of the connection that asks for it, only the connection
+    /// with all its routes. The next message makes a new one. Data for Interests before that is
+    /// lost, and requested again.
+    fn reset(&mut self) {
+        self.send_end();
+        self.refresh();
+    }
+
+    fn send_end(&mut self) {
+        let message = self.next_message(Command::CONNECTION_REMOVE);
+        self.send(message.encode_connection());
+    }
+
+    fn refresh(&mut self) {
+        let prefixes: Vec<HicnPrefix> = self.routes.keys().copied().collect();
+        for prefix in prefixes {
+            let message = self.next_message(Command::ROUTE_ADD);
+            self.send(message.encode_route(prefix));
+        }
+    }
+
+    fn resend_due(&mut self, now: Instant) {
+        while let Some(&(at, sequence)) = self.resends.first()
+            && at <= now
+        {
+            let Some(mut request) = self.take_pending(sequence) else { return };
+            if request.tries >= TRIES_MAX {
+                // The caller notices that there is no answer.
+                continue;
+            }
+            let message = ControlMessage::request(request.command, sequence);
+            self.send(message.encode_route(request.prefix));
+            request.tries += 1;
+            request.again_at = now.plus_ns(RESEND_NS);
+            self.resends.insert((request.again_at, sequence));
+            self.pending.insert(sequence, request);
+        }
+    }
+}
+
+impl Connector for HicnLightConnector {
+    fn connect_consumer(uri: &FaceUri) -> io::Result<Self> {
+        let connection = Connection::open_hicn(uri)?;
+        let (routes, pending, resends, answers) = Default::default();
+        let (sequence, refresh_at) = (0, None);
+        Ok(Self { connection, sequence, routes, pending, resends, refresh_at, answers })
+    }
+
+    fn connect_producer(
+        &mut self,
+        now: Instant,
+        _: &mut CommandSigner,
+        name: &Name,
+        _: Inheritance,
+    ) {
+        let Some(prefix) = HicnPrefix::from_name(name.as_view()) else {
+            let (prefix, result) = (name.clone(), Err(RegistrationError::NotHicn));
+            return self.answers.push(RegistrationAnswer { prefix, result });
+        };
+        self.routes.insert(prefix, name.clone());
+        self.refresh_at.get_or_insert(now.plus_ns(REFRESH_NS));
+        self.request(now, Command::ROUTE_ADD, (prefix, name), true);
+    }
+
+    fn disconnect_producer(
+        &mut self,
+        now: Instant,
+        _: &mut CommandSigner,
+        name: &Name,
+        wants_answer: bool,
+    ) {
+        let Some(prefix) = HicnPrefix::from_name(name.as_view()) else {
+            if wants_answer {
+                let (prefix, result) = (name.clone(), Err(RegistrationError::NotHicn));
+                self.answers.push(RegistrationAnswer { prefix, result });
+            }
+            return;
+        };
+        self.routes.remove(&prefix);
+        self.request(now, Command::ROUTE_REMOVE, (prefix, name), wants_answer);
+    }
+
+    fn forget_answer(&mut self, name: &Name) {
+        let is_about = |request: &PendingRequest| request.name == *name;
+        let sequences: Vec<u32> = self
+            .pending
+            .iter()
+            .filter(|(_, request)| is_about(request))
+            .map(|(&sequence, _)| sequence)
+            .collect();
+        for sequence in sequences {
+            self.take_pending(sequence);
+        }
+        self.answers.retain(|answer| answer.prefix != *name);
+    }
+
+    fn take_answers(&mut self, answers: &mut Vec<RegistrationAnswer>) {
+        answers.append(&mut self.answers);
+    }
+
+    fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+
+    fn recv_packets(
+        &mut self,
+        now: Instant,
+        path: PathId,
+        pool: &mut Pool,
+        received: &mut Received<'_>,
+    ) -> io::Result<RecvStatus> {
+        let status = self.connection.recv_packets(now, path, pool, received)?;
+        for message in received.control.drain(..) {
+            self.on_message(&message);
+        }
+        Ok(status)
+    }
+
+    fn run_timers(&mut self, now: Instant) {
+        self.connection.run_timers(now);
+        self.resend_due(now);
+        if self.refresh_at.is_some_and(|at| at <= now) {
+            self.refresh();
+            self.refresh_at = (!self.routes.is_empty()).then(|| now.plus_ns(REFRESH_NS));
+        }
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        let resend = self.resends.first().map(|&(at, _)| at);
+        [self.connection.link.next_wakeup(), resend, self.refresh_at].into_iter().flatten().min()
+    }
+
+    fn has_management(&self) -> bool {
+        false
+    }
+
+    fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.connection
+    }
+}
+
+impl Drop for HicnLightConnector {
+    fn drop(&mut self) {
+        self.send_end();
+        // If the socket is full, the router keeps the connection until another program gets its
+        // port.
+        let _ = self.connection.flush();
+    }
+}

@@ -1,0 +1,166 @@
+//! The connector for hicn-light, against a socket that answers as hicn-light does.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use weir_hicn::HicnPrefix;
+use weir_hicn::control::{Command, Connection, ControlMessage, ControlView, Request};
+
+use super::*;
+use crate::Client;
+
+const PREFIX: &str = "/32=hicn/8=%B0%01/8=%00%01";
+const OTHER: &str = "/32=hicn/8=%B0%02";
+
+struct HicnLight {
+    socket: UdpSocket,
+    peer: Option<SocketAddr>,
+}
+
+impl HicnLight {
+    fn start() -> (Self, Client) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // Only a failure waits this long.
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let client = Client::connect(&FaceUri::HicnUdp(socket.local_addr().unwrap())).unwrap();
+        (Self { socket, peer: None }, client)
+    }
+
+    fn receive(&mut self) -> Vec<u8> {
+        let mut octets = [0; 2000];
+        let (len, peer) = self.socket.recv_from(&mut octets).unwrap();
+        assert_eq!(*self.peer.get_or_insert(peer), peer, "one socket");
+        octets[..len].to_vec()
+    }
+
+    /// Expects a command about its own connection, and returns its prefix.
+    fn expect(&mut self, command: Command) -> (Vec<u8>, Option<HicnPrefix>) {
+        let message = self.receive();
+        let view = ControlView::decode(&message).unwrap();
+        assert_eq!(view.command, command);
+        let prefix = match view.request().unwrap() {
+            Request::AddRoute { connection: Connection::Own, prefix }
+            | Request::RemoveRoute { connection: Connection::Own, prefix } => Some(prefix),
+            Request::RemoveConnection { connection: Connection::Own } => None,
+            other => panic!("{other:?}"),
+        };
+        (message, prefix)
+    }
+
+    fn send(&self, octets: &[u8]) {
+        self.socket.send_to(octets, self.peer.unwrap()).unwrap();
+    }
+
+    fn answer(&self, message: &[u8], is_ok: bool) {
+        let view = ControlView::decode(message).unwrap();
+        self.send(&ControlMessage::answer(&view, is_ok).encode());
+    }
+}
+
+fn name(uri: &str) -> Name {
+    uri.parse().unwrap()
+}
+
+fn hicn_prefix(uri: &str) -> Option<HicnPrefix> {
+    HicnPrefix::from_name(name(uri).as_view())
+}
+
+fn connect_producer(client: &mut Client, uri: &str) {
+    client.connect_producer(PathId(0), &name(uri), Inheritance::Longest);
+    client.flush().unwrap();
+}
+
+/// Runs the client until the router's answer has arrived.
+fn answer_of(client: &mut Client) -> RegistrationAnswer {
+    let (mut packets, mut answers) = (Vec::new(), Vec::new());
+    while answers.is_empty() {
+        client.poll(None, &mut packets).unwrap();
+        answers = client.take_registrations();
+    }
+    assert!(packets.is_empty() && answers.len() == 1);
+    answers.remove(0)
+}
+
+#[test]
+fn registers_and_takes_the_answer() {
+    let (mut router, mut client) = HicnLight::start();
+    connect_producer(&mut client, PREFIX);
+    let (message, prefix) = router.expect(Command::ROUTE_ADD);
+    assert_eq!(prefix, hicn_prefix(PREFIX));
+    // hicn-light sends empty datagrams as answers to some commands. Answers to others, garbage and
+    // datagrams of strangers are not for this request.
+    let stray = ControlMessage::request(Command::ROUTE_ADD, 9999).encode();
+    for octets in [&[][..], &[0xC2], &[0xC4, 1, 0, 0, 0, 0, 0, 0], &[0x45; 60], &stray] {
+        router.send(octets);
+    }
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let view = ControlView::decode(&message).unwrap();
+    let nack = ControlMessage::answer(&view, false).encode();
+    stranger.send_to(&nack, router.peer.unwrap()).unwrap();
+    router.answer(&message, true);
+    let answer = answer_of(&mut client);
+    assert_eq!((answer.prefix, answer.result), (name(PREFIX), Ok(())));
+    connect_producer(&mut client, OTHER);
+    let (message, _) = router.expect(Command::ROUTE_ADD);
+    router.answer(&message, false);
+    let answer = answer_of(&mut client);
+    assert_eq!((answer.prefix, answer.result), (name(OTHER), Err(RegistrationError::Negative)));
+    connect_producer(&mut client, "/not/hicn");
+    assert_eq!(answer_of(&mut client).result, Err(RegistrationError::NotHicn));
+}
+
+#[test]
+fn repeats_a_lost_request() {
+    let (mut router, mut client) = HicnLight::start();
+    connect_producer(&mut client, PREFIX);
+    let (first, _) = router.expect(Command::ROUTE_ADD);
+    let waiting = std::thread::spawn(move || answer_of(&mut client).result);
+    let (second, _) = router.expect(Command::ROUTE_ADD);
+    assert_eq!(first, second, "the same sequence number");
+    router.answer(&second, true);
+    assert_eq!(waiting.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn says_that_it_ends() {
+    let (mut router, client) = HicnLight::start();
+    drop(client);
+    router.expect(Command::CONNECTION_REMOVE);
+}
+
+/// hicn-light refuses to remove a route of the connection that asks.
+#[test]
+fn removes_one_of_several_routes() {
+    let (mut router, mut client) = HicnLight::start();
+    for uri in [PREFIX, OTHER] {
+        connect_producer(&mut client, uri);
+        let (message, _) = router.expect(Command::ROUTE_ADD);
+        router.answer(&message, true);
+        assert_eq!(answer_of(&mut client).result, Ok(()));
+    }
+    let waiting = std::thread::spawn(move || {
+        client.unregister_prefix(&name(PREFIX)).unwrap();
+        client.flush().unwrap();
+        client
+    });
+    let (message, prefix) = router.expect(Command::ROUTE_REMOVE);
+    assert_eq!(prefix, hicn_prefix(PREFIX));
+    router.answer(&message, false);
+    router.expect(Command::CONNECTION_REMOVE);
+    let (_, prefix) = router.expect(Command::ROUTE_ADD);
+    assert_eq!(prefix, hicn_prefix(OTHER));
+    drop(waiting.join().unwrap());
+    router.expect(Command::CONNECTION_REMOVE);
+}
+
+#[test]
+fn commands_need_management() {
+    let (_router, mut client) = HicnLight::start();
+    let refused = client.dataset_content("faces/list").unwrap_err();
+    assert!(matches!(refused, crate::CommandError::NoManagement(_)), "{refused}");
+    assert!(client.enable_local_fields().is_err());
+    let parameters = weir_manage::ControlParameters::default();
+    let command = weir_manage::commands::Command::CsErase;
+    assert_eq!(client.send_command(PathId(0), command, &parameters), None);
+    assert_eq!(client.dropped(), 0, "nothing was queued");
+}
