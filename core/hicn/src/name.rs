@@ -62,6 +62,13 @@ impl HicnName {
         is_shortest.then_some(Self { address: address.into(), suffix })
     }
 
+    /// The address of a name without suffix, if it is one.
+    pub fn address_of(name: NameView<'_>) -> Option<Ipv6Addr> {
+        let mut first = name.to_name();
+        first.append_segment(0);
+        Self::from_name(first.as_view()).map(|name| name.address)
+    }
+
     /// Appends the Name element.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let mut groups = [[0; GROUP_SIZE]; ADDRESS_BYTES / GROUP_BYTES];
