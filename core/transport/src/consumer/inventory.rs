@@ -77,6 +77,11 @@ impl Inventory {
         }
     }
 
+    /// Whether it is the stream of an hICN producer.
+    pub(super) fn is_stream(&self) -> bool {
+        self.layout().is_some_and(|layout| layout.stream_address().is_some())
+    }
+
     /// Whether the packet of this index is wanted. Those of a cancelled range are not.
     pub(super) fn is_wanted(&self, index: u64) -> bool {
         match &self.naming {

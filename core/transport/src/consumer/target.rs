@@ -5,8 +5,10 @@ use core::ops::Range;
 use weir_security::manifest::PartId;
 use weir_wire::Name;
 
+use crate::mapping::NameMapping;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 
+/// A name that is an hICN address denotes the stream of an hICN producer, whatever the variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The latest version of an object, found by its RDR metadata.
@@ -37,6 +39,19 @@ pub enum Target {
 }
 
 impl Target {
+    /// The target that is fetched with this mapping: a stream of an hICN producer has no metadata,
+    /// so nothing is discovered.
+    pub(crate) fn resolved(self, mapping: NameMapping) -> Self {
+        match self {
+            Self::Latest { object: name, .. } | Self::Prefix { name }
+                if mapping.stream_address(name.as_view()).is_some() =>
+            {
+                Self::Version { versioned: name }
+            }
+            other => other,
+        }
+    }
+
     /// The requested name; empty for a sequence.
     pub(crate) fn name(&self) -> Name {
         match self {
