@@ -34,6 +34,7 @@ pub(super) struct Report {
     duration: Duration,
     is_stored: bool,
     has_manifest: bool,
+    has_unsigned_end: bool,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
     stats: ConsumerStats,
@@ -89,6 +90,7 @@ impl Report {
         self.duration = if self.is_directory { since_start } else { took };
         self.is_stored |= summary.is_stored;
         self.has_manifest |= summary.has_manifest;
+        self.has_unsigned_end |= summary.stats.has_unsigned_end;
         for (&face, &count) in &summary.by_face {
             *self.by_face.entry(face).or_default() += count;
         }
@@ -169,6 +171,7 @@ impl Report {
             "files_there": self.files_unchanged,
             "stored_version": self.is_stored,
             "manifest": self.has_manifest,
+            "unsigned_end": self.has_unsigned_end,
             "interests": self.stats.interests,
             "retransmissions": self.stats.retransmissions,
             "losses": self.stats.losses,
@@ -225,6 +228,9 @@ impl Report {
         );
         for signer in signers {
             errln!("signed by {signer}");
+        }
+        if self.has_unsigned_end {
+            errln!("no signature covers the end: only a flag states which packet is the last");
         }
         for (&path, of_path) in &self.by_path {
             if self.by_path.len() > 1 {
