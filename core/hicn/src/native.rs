@@ -116,11 +116,18 @@ impl<'a> NativeData<'a> {
     pub const fn is_manifest(&self) -> bool {
         self.is_manifest
     }
+}
 
-    /// The path label, see [`crate::updated_label`]. No signature covers it.
-    pub const fn path_label(&self) -> u8 {
-        self.path_label
+/// The path label of a Data of an hICN producer; `None` for other Data. No signature covers it.
+pub fn path_label(data: &DataView<'_>) -> Option<u8> {
+    if !HicnName::has_keyword(data.name)
+        || data.signature_info().signature_type != signature_type::HICN
+    {
+        return None;
     }
+    let body = tlv::read_single_of(data.wire, tlv::DATA).ok()?;
+    let label = child(body, tlv::HICN_PATH_LABEL).and_then(<[u8]>::first);
+    Some(label.copied().unwrap_or(0))
 }
 
 /// The value of the first element of this type.

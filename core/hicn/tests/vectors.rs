@@ -1,8 +1,10 @@
 //! Packets of public hICN programs (`tests/vectors/hicn.jsonl`).
 
-use weir_hicn::manifest::{TransportManifest, TransportParameters};
-use weir_hicn::{Algorithm, Flags, HicnError, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label};
 use sha2::{Digest, Sha256};
+use weir_hicn::manifest::{TransportManifest, TransportParameters};
+use weir_hicn::{
+    Algorithm, Flags, HicnError, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label,
+};
 use weir_wire::{DataView, InterestView};
 
 fn vectors() -> Vec<Vec<u8>> {
