@@ -306,7 +306,8 @@ impl Destination {
     }
 }
 
-/// The last generic component of the name, if it is a valid file name; of an hICN address, its text.
+/// The last generic component of the name, if it is a valid file name. Of an hICN address, its
+/// text.
 fn default_file_name(name: &Name) -> Option<PathBuf> {
     if let Some(address) = HicnName::address_of(name.as_view()) {
         return Some(address.to_string().into());

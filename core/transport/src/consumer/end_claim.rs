@@ -1,9 +1,9 @@
 //! Claims about the end of an object that no signature covers.
 //!
-//! hICN's signature covers neither FinalBlockId nor ContentType (decision 0047). So the last flag of
-//! such a Data is only a claim, and a router on the way may have set or removed it. Signed content
-//! states the end of most objects: metadata, or the last manifest of a stream. For the others, the
-//! transfer tests the claim:
+//! hICN's signature covers neither FinalBlockId nor ContentType (decision 0047). So the last flag
+//! of such a Data is only a claim, and a router on the way may have set or removed it. Signed
+//! content states the end of most objects: metadata, or the last manifest of a stream. For the
+//! others, the transfer tests the claim:
 //!
 //! 1. A verified segment claims to be the last. The transfer requests the next one, outside the
 //!    window.
@@ -12,9 +12,9 @@
 //!
 //! Without a claim, an object without signed end fails when its next segment gets no answer.
 //!
-//! While a claim is tested, no other segments are requested, because the claim is usually true. After
-//! [`FALSE_CLAIMS_MAX`] false ones the window no longer stops for claims. So flags that a router set
-//! in all packets cost a few round trips.
+//! While a claim is tested, no other segments are requested, because the claim is usually true.
+//! After [`FALSE_CLAIMS_MAX`] false ones the window no longer stops for claims. So flags that a
+//! router set in all packets cost a few round trips.
 
 use weir_hicn::NativeData;
 use weir_wire::{DataView, signature_type};

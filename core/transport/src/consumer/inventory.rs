@@ -45,6 +45,7 @@ impl Inventory {
             Target::Sequence => Naming::Sequence(Ranges::new(seed)),
             Target::Range { versioned, segments } => {
                 let mut layout = Layout::new(versioned.as_view(), mapping);
+                layout.set_plain_numbers();
                 layout.set_wanted(segments.clone());
                 Naming::Object(layout)
             }

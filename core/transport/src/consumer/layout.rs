@@ -27,6 +27,8 @@ pub(crate) struct Layout {
     is_whole: bool,
     /// The address of an hICN producer's stream.
     stream_address: Option<Ipv6Addr>,
+    /// Numbers are suffixes, even if the name is an address.
+    has_plain_numbers: bool,
     /// The segments to fetch. Others have an index, too.
     wanted: Range<u64>,
 }
@@ -41,6 +43,7 @@ impl Layout {
             manifest: None,
             is_whole: false,
             stream_address: None,
+            has_plain_numbers: false,
             wanted: 0..u64::MAX,
         };
         layout.set_version(versioned);
@@ -54,7 +57,14 @@ impl Layout {
         };
         self.manifest_prefixes = (1..=LEVELS_MAX).map(below).collect();
         self.prefix = self.mapping.version_prefix(versioned).value().to_vec();
-        self.stream_address = self.mapping.stream_address(versioned);
+        self.stream_address =
+            self.mapping.stream_address(versioned).filter(|_| !self.has_plain_numbers);
+    }
+
+    /// Segments are packets of these numbers, even if the name is an hICN address. Precedes
+    /// [`Layout::set_version`].
+    pub(crate) fn set_plain_numbers(&mut self) {
+        (self.has_plain_numbers, self.stream_address) = (true, None);
     }
 
     /// The address of a stream of an hICN producer: packets with suffixes from 0 on, without

@@ -36,6 +36,7 @@ mod holdings;
 mod holes;
 mod input;
 mod inventory;
+mod labels;
 mod layout;
 mod live;
 mod missing;
@@ -63,7 +64,7 @@ use core::fmt;
 use core::net::Ipv6Addr;
 
 use weir_base::{FaceId, Instant, Packet, Rng};
-use weir_hicn::NativeData;
+use weir_hicn::{NativeData, path_label};
 use weir_security::Verifier;
 use weir_security::manifest::{ManifestPart, PartId};
 use weir_store::{HoldingsStatus, SegmentRange};
@@ -89,6 +90,7 @@ pub(crate) use self::chunk::nack_wait_ns;
 pub use self::chunks::CHUNK_SEGMENTS_MAX;
 pub use self::config::{ConsumerConfig, HoldingsMode, LagPolicy, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
+pub use self::labels::LabelStats;
 pub use self::missing::MissingSegments;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
@@ -268,7 +270,8 @@ impl Consumer {
             self.discovery_data(now, &data, incoming, out);
         } else if self.transfer.is_running() {
             let mark = CongestionMark::from_value(header.congestion_mark);
-            let answer = Answer { now, path, mark, packet_bytes: octets.len() };
+            let label = path_label(&data);
+            let answer = Answer { now, path, mark, packet_bytes: octets.len(), label };
             let verified = self.transfer.on_data(&answer, &data, incoming, out);
             self.on_verified(now, verified, out);
         } else {
@@ -661,6 +664,12 @@ impl Consumer {
     /// Counters of a path since it was first added.
     pub fn path_stats(&self, path: PathId) -> PathStats {
         self.transfer.scoreboard.paths().stats(path)
+    }
+
+    /// Measurements of a path for each path label of hICN, the most recently seen one last; at most
+    /// 16. No signature covers labels.
+    pub fn label_stats(&self, path: PathId) -> Vec<LabelStats> {
+        self.transfer.scoreboard.paths().labels(path).to_vec()
     }
 
     /// Checks the counters of Interests in flight against the chunks, for tests of drivers.

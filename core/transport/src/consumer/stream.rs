@@ -4,10 +4,10 @@
 //! manifests list the same number of packets, except the last one, which has a flag. So the layout
 //! of a stream is that of an object with a manifest of one level.
 //!
-//! The signature of a manifest covers its content, also the flag of the last one. That gives the end
-//! of the stream. The final segment that manifests state is only a hint: hICN's library computes it
-//! from the capacity of manifests, before it knows how many packets fit into one, so it may be too
-//! low or too high.
+//! The signature of a manifest covers its content, also the flag of the last one. That gives the
+//! end of the stream. The final segment that manifests state is only a hint: hICN's library
+//! computes it from the capacity of manifests, before it knows how many packets fit into one. So it
+//! may be too low or too high.
 
 use alloc::format;
 use alloc::string::{String, ToString};

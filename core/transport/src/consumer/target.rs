@@ -8,7 +8,7 @@ use weir_wire::Name;
 use crate::mapping::NameMapping;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 
-/// A name that is an hICN address denotes the stream of an hICN producer, whatever the variant.
+/// A name that is an hICN address denotes the stream of an hICN producer, except in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The latest version of an object, found by its RDR metadata.
@@ -27,7 +27,7 @@ pub enum Target {
     /// Any Data below a name, found with CanBePrefix: an object without metadata, or one Data that
     /// is the whole object.
     Prefix { name: Name },
-    /// Some of the segments right below a name.
+    /// Some of the segments right below a name; of an hICN address, packets with these suffixes.
     Range {
         versioned: Name,
         /// Which segments. The end `u64::MAX` means no end: the object may grow forever.

@@ -493,6 +493,7 @@ impl Download {
         let serial = self.serial;
         for (&path, summary) in &mut self.by_path {
             summary.stats = self.consumer.path_stats(path);
+            summary.labels = self.consumer.label_stats(path);
         }
         let Some(object) = self.object else {
             return (Err(self.error.expect("a successful download has an object")), None);

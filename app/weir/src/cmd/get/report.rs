@@ -10,7 +10,7 @@ use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::TrustedSigner;
 use weir_socket::{PathSummary, Summary};
-use weir_transport::{ConsumerStats, PathId};
+use weir_transport::{ConsumerStats, LabelStats, PathId};
 
 use super::Args;
 use crate::table::{count, errln, octets, outln, printable};
@@ -148,6 +148,7 @@ impl Report {
                 "timeouts": of_path.stats.timeouts,
                 "nacks": of_path.stats.nacks,
                 "rtt_smoothed_ms": milliseconds(of_path.stats.rtt_smoothed_ns),
+                "labels": of_path.labels.iter().map(label_to_json).collect::<Vec<_>>(),
             })
         });
         // Face numbers are local to a router, so several routers need the URI in the key.
@@ -271,6 +272,16 @@ impl Report {
             }
         }
     }
+}
+
+/// Measurements for a path label of hICN.
+fn label_to_json(stats: &LabelStats) -> Value {
+    json!({
+        "label": stats.label,
+        "answers": stats.answers,
+        "losses": stats.losses,
+        "rtt_smoothed_ms": milliseconds(stats.rtt_smoothed_ns),
+    })
 }
 
 fn milliseconds(ns: Option<u64>) -> Option<f64> {

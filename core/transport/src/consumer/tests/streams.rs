@@ -236,7 +236,7 @@ fn false_last_flag_does_not_truncate() {
     }
 }
 
-/// Without the flag, the end of a stream cannot be told from loss.
+/// Without the flag, the end of a stream looks like loss.
 #[test]
 fn removed_last_flag_ends_with_error() {
     let mut stream = Stream::plain(10);
@@ -247,7 +247,7 @@ fn removed_last_flag_ends_with_error() {
     assert!(fetched.fixture.now < Instant::ZERO.plus_ns(100 * NS_PER_S));
 }
 
-/// The end of an object with metadata is signed, whatever its packets claim.
+/// The end of an object with metadata is signed. What its packets claim does not count.
 #[test]
 fn flags_do_not_count_if_metadata_state_the_end() {
     let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
@@ -381,7 +381,7 @@ fn live_stream_is_refused_with_a_reason() {
 /// low.
 #[test]
 fn captured_streams_verify() {
-    let hmac: Arc<dyn Verifier> = Arc::new(ShortHmac(b"secret"));
+    let hmac: Arc<dyn Verifier> = Arc::new(ShortHmac(b"secret of the producer"));
     let other: Arc<dyn Verifier> = Arc::new(ShortHmac(b"other"));
     let unsigned: Arc<dyn Verifier> = Arc::new(UnsignedHicnVerifier);
     for (name, key) in [("none", &unsigned), ("hmac", &hmac), ("low", &hmac)] {
@@ -406,4 +406,44 @@ fn unverified_stream_is_read_by_manifests_as_well() {
     assert_eq!((fetched.error, fetched.octets), (None, content(40)));
     let fetched = fetch_by(&mut Stream::plain(40), key, config);
     assert_eq!((fetched.error, fetched.octets), (None, content(40)));
+}
+
+/// Data of two paths behind one router: labels keep them apart. A router that writes random labels
+/// changes nothing else.
+#[test]
+fn path_labels_are_measured() {
+    const LABEL_AT: usize = 51;
+    let fetched_with = |label_of: fn(u64) -> u8| {
+        let mut stream = Stream::plain(200);
+        for (suffix, packet) in &mut stream.packets {
+            packet[LABEL_AT] = label_of(*suffix);
+        }
+        let fetched = fetch(&mut stream);
+        assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(200)));
+        fetched.fixture.consumer.label_stats(PATH)
+    };
+    let stats = fetched_with(|suffix| if suffix % 4 == 0 { 0x92 } else { 0 });
+    let answers: u64 = stats.iter().map(|label| label.answers).sum();
+    // The first packet is requested before the window.
+    assert_eq!((stats.len(), answers), (2, 199), "{stats:?}");
+    let rare = stats.iter().find(|label| label.label == 0x92).unwrap();
+    assert_eq!((rare.answers, rare.losses), (49, 0));
+    assert!(rare.rtt_smoothed_ns.is_some());
+    assert_eq!(fetched_with(|suffix| suffix as u8).len(), 16);
+}
+
+/// Numbers of a range below an address are suffixes, as stores and prefetching use them.
+#[test]
+fn range_of_an_address_is_plain() {
+    let config = ConsumerConfig {
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        ..config()
+    };
+    let target = Target::Range { versioned: stream(), segments: 3..5 };
+    let mut fixture = Fixture::new(target, config);
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::None };
+    let suffix = |name: &Name| name.as_view().last().unwrap().as_segment().unwrap();
+    let asked = fixture.input(start);
+    assert_eq!(asked.iter().map(suffix).collect::<Vec<_>>(), [3, 4]);
 }

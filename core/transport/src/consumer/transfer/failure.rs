@@ -197,9 +197,12 @@ impl Transfer {
             ClaimStep::Test { last, stops_window } => (last, stops_window),
         };
         self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
-        let layout = self.inventory.layout();
-        let next = layout.and_then(|layout| layout.index_of(PacketId::Segment(last + 1)));
-        let Some(next) = next else { return };
+        let Some(layout) = self.inventory.layout() else { return };
+        // Whether the object ends does not matter if no more is wanted.
+        if !layout.wanted_segments(None).contains(&(last + 1)) {
+            return;
+        }
+        let Some(next) = layout.index_of(PacketId::Segment(last + 1)) else { return };
         let outstanding = self.scoreboard.outstanding();
         let is_answered = outstanding.is_answered_early(next)
             || (next < outstanding.next_index() && !outstanding.is_open(next));
