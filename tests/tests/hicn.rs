@@ -1,10 +1,16 @@
 //! hICN packets between routers, and from public hICN programs.
 
-use std::io::Read as _;
-use std::net::UdpSocket;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read as _};
+use std::net::{Ipv6Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
-use weir_hicn::{HicnName, HicnView, Hop, from_tlv, updated_label};
+use weir_hicn::{Flags, HEADER_SIZE, Header, HicnName, HicnView, Hop, from_tlv, updated_label};
+use weir_security::sha256;
 use weir_tests::sockets::{self, content, name, producer_with, session};
 use weir_tests::{Host, Router, TEST_TIMEOUT, random_file, sha256_hex, wait_until};
 use weir_transport::NameMapping;
@@ -165,4 +171,184 @@ fn commands_make_hicn_faces() {
     let refused = near.router.weir(&["face", "update", &far.uri(), "--reliability", "on"]);
     assert!(!refused.status.success(), "reliability needs NDN packets");
     near.router.weir(&["face", "destroy", &far.uri()]).success();
+}
+
+/// The address of the producers that are not Weir.
+const STREAM: &str = "b001::1";
+const STREAM_PREFIX: &str = "/32=hicn/8=%B0%01";
+/// The key of the stream "ec" in `bytestream.jsonl`.
+const EC_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8QHt4CLyHxYuLP3TBdyXUigjVwn4
+FbSuy3aRnDNOWiIxtKPOlGWW2Tlfr5Ec+ZIn9aKPfBDeWA+2++AemEvOnA==
+-----END PUBLIC KEY-----
+";
+
+/// A producer as hICN's library has one: it answers Interests from a table of packets.
+struct StreamProducer {
+    port: u16,
+    is_stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StreamProducer {
+    fn start(packets: Vec<Vec<u8>>) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stop = is_stopped.clone();
+        let thread = std::thread::spawn(move || serve_stream(&socket, &packets, &stop));
+        Self { port, is_stopped, thread: Some(thread) }
+    }
+
+    fn uri(&self) -> String {
+        format!("hicn+udp4://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for StreamProducer {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join).unwrap().unwrap();
+    }
+}
+
+fn serve_stream(socket: &UdpSocket, packets: &[Vec<u8>], stop: &AtomicBool) {
+    let suffix_of = |packet: &Vec<u8>| HicnView::decode(packet).unwrap().header.name.suffix;
+    let packets: HashMap<u32, &Vec<u8>> = packets.iter().map(|it| (suffix_of(it), it)).collect();
+    let mut datagram = [0; 2000];
+    while !stop.load(Ordering::Relaxed) {
+        let (len, from) = match socket.recv_from(&mut datagram) {
+            Ok(received) => received,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let header = HicnView::decode(&datagram[..len]).unwrap().header;
+        let Some(packet) = packets.get(&header.name.suffix) else { continue };
+        let mut answer = packet.to_vec();
+        answer[24..40].copy_from_slice(&header.locator.octets());
+        socket.send_to(&answer, from).unwrap();
+    }
+}
+
+/// A stream of the public library.
+fn captured_stream(stream: &str) -> Vec<Vec<u8>> {
+    let lines = include_str!("../../core/hicn/tests/vectors/bytestream.jsonl").lines();
+    let records = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_stream = records.filter(|record| record["stream"] == stream);
+    of_stream.map(|record| octets_of(record["hex"].as_str().unwrap())).collect()
+}
+
+fn octets_of(hex: &str) -> Vec<u8> {
+    let octet = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(octet).collect()
+}
+
+fn stream_packet(suffix: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        name: HicnName { address: STREAM.parse().unwrap(), suffix },
+        locator: Ipv6Addr::UNSPECIFIED,
+        flags: flags.with(Flags::DATA),
+        hop_limit: 64,
+        is_marked: false,
+        path_label: 0,
+        lifetime_ms: 10_000,
+    };
+    [&header.encode(&[&[], payload]).unwrap()[..], payload].concat()
+}
+
+/// A stream as hICN's library makes it, without signatures: manifests of `per_part` segments, or
+/// none. The final segment that it states is too low, as the library's may be.
+fn unsigned_stream(content: &[u8], per_part: Option<usize>) -> Vec<Vec<u8>> {
+    let segments: Vec<&[u8]> = content.chunks(1200).collect();
+    let mut packets = Vec::new();
+    let Some(per_part) = per_part else {
+        let last = |at| Flags::default().with_if(Flags::LAST, at + 1 == segments.len());
+        return (0..segments.len())
+            .map(|at| stream_packet(at as u32, last(at), segments[at]))
+            .collect();
+    };
+    let parts = segments.chunks(per_part);
+    let count = parts.len();
+    for (number, part) in parts.enumerate() {
+        let at = packets.len() as u32;
+        let listed = part.iter().zip(at + 1..);
+        let listed: Vec<_> =
+            listed.map(|(octets, at)| stream_packet(at, Flags::default(), octets)).collect();
+        let is_last = u8::from(number + 1 == count);
+        let mut payload = vec![0x11, 30, 1, is_last, part.len() as u8, 1, 0, 0];
+        payload.extend(STREAM.parse::<Ipv6Addr>().unwrap().octets());
+        payload.extend(3_u32.to_le_bytes());
+        for (packet, suffix) in listed.iter().zip(at + 1..) {
+            let mut zeroed = [0; HEADER_SIZE];
+            zeroed[8..24].copy_from_slice(&packet[8..24]);
+            zeroed[44..48].copy_from_slice(&packet[44..48]);
+            payload.extend(suffix.to_be_bytes());
+            payload.extend(sha256(&[&zeroed, &packet[HEADER_SIZE..]]));
+        }
+        packets.push(stream_packet(at, Flags::MANIFEST, &payload));
+        packets.extend(listed);
+    }
+    packets
+}
+
+/// `weir get` fetches what programs of hICN's library publish.
+#[test]
+fn gets_streams_of_public_producers() {
+    let host = Host::new();
+    host.write("hmac.key", b"secret of the producer\n");
+    host.write("other.key", b"secret of another one\n");
+    host.write("ec.key", EC_KEY.as_bytes());
+    let expected = vec![b'?'; 1000];
+    let unsigned = ["--allow-unsigned"];
+    let [hmac, other, ec] = ["hmac.key", "other.key", "ec.key"].map(|file| ["--hicn-key", file]);
+    for (stream, options) in [("none", &unsigned[..]), ("hmac", &hmac), ("low", &hmac), ("ec", &ec)]
+    {
+        let router = Router::start_at(&host, stream);
+        let producer = StreamProducer::start(captured_stream(stream));
+        router.add_route(STREAM_PREFIX, &producer.uri());
+        let get = ["get", "hicn:b001::1", "-o", stream, "--json"];
+        for wrong in [&other[..], &[][..]] {
+            let refused = router.weir(&[&get[..], wrong].concat()).failure();
+            let reasons = ["cannot be verified", "not signed", "signature", "which key signed"];
+            assert!(reasons.iter().any(|it| refused.contains(it)), "{stream}: {refused}");
+        }
+        let report = router.weir(&[&get[..], options].concat()).success().json();
+        assert_eq!(std::fs::read(host.path(stream)).unwrap(), expected, "{stream}");
+        assert_eq!(report["manifest"], true, "{report}");
+        assert_eq!(report["unsigned_end"], false, "{report}");
+        assert_eq!(report["segments"], 6, "{report}");
+        let labels = report["routers"][0]["labels"].as_array().unwrap();
+        assert_eq!(labels.len(), 1, "{report}");
+    }
+}
+
+/// Files of a size that needs many manifests, and without manifests.
+#[test]
+fn gets_large_streams() {
+    for per_part in [Some(30), Some(1), None] {
+        let host = Host::new();
+        let router = Router::start_at(&host, "router");
+        let expected = random_file(&host.path("source"), 1_000_000, 7);
+        let content = std::fs::read(host.path("source")).unwrap();
+        let producer = StreamProducer::start(unsigned_stream(&content, per_part));
+        router.add_route(STREAM_PREFIX, &producer.uri());
+        let get = ["get", "hicn:b001::1", "--allow-unsigned", "--json"];
+        let report = router.weir(&get).success().json();
+        assert_eq!(sha256_hex(&host.path(STREAM)), expected);
+        assert_eq!(report["unsigned_end"], per_part.is_none(), "{report}");
+        // A socket reads it in order.
+        let session = session(&router);
+        let mut consumer = sockets::consumer(&session, STREAM_PREFIX);
+        consumer.set("verify", "false").unwrap();
+        let mut reader = consumer
+            .fetch(&name(&format!("{STREAM_PREFIX}{}", "/8=%00%00".repeat(6) + "/8=%00%01")))
+            .unwrap();
+        let mut octets = Vec::new();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == content);
+        assert_eq!(reader.is_end_signed(), per_part.is_some());
+    }
 }

@@ -62,6 +62,18 @@ impl HicnName {
         is_shortest.then_some(Self { address: address.into(), suffix })
     }
 
+    /// Whether a name begins as hICN names do.
+    pub(crate) fn has_keyword(name: NameView<'_>) -> bool {
+        name.value().starts_with(&KEYWORD_COMPONENT)
+    }
+
+    /// The address of a name without suffix, if it is one.
+    pub fn address_of(name: NameView<'_>) -> Option<Ipv6Addr> {
+        let mut first = name.to_name();
+        first.append_segment(0);
+        Self::from_name(first.as_view()).map(|name| name.address)
+    }
+
     /// Appends the Name element.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let mut groups = [[0; GROUP_SIZE]; ADDRESS_BYTES / GROUP_BYTES];

@@ -94,6 +94,8 @@ link_drops! {
     HicnAlgorithm = "hicn-algorithm",
     /// The NDN elements in the authentication header are malformed.
     HicnNdnElements = "hicn-ndn-elements",
+    /// The payload of an Interest with the manifest flag is no Interest manifest.
+    HicnInterestManifest = "hicn-interest-manifest",
     /// As an NDN packet, the hICN packet would exceed the largest packet.
     HicnTooLarge = "hicn-too-large",
     /// A packet whose name is not an hICN name was sent to a face with hICN packets.

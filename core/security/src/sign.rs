@@ -27,8 +27,11 @@ impl SignatureType {
     pub const ED25519: Self = Self(5);
     /// No signature: an empty value.
     pub const NULL: Self = Self(200);
-    /// hICN's signature of an hICN packet, by the algorithm that SignatureInfo names.
+    /// hICN's signature of an hICN packet, by the algorithm that SignatureInfo names. As the type
+    /// of a verifier: that of hICN packets without a signature.
     pub const HICN: Self = Self(signature_type::HICN);
+    /// An algorithm of hICN that has no verifier.
+    const UNKNOWN: Self = Self(u64::MAX);
 }
 
 impl fmt::Display for SignatureType {
@@ -41,6 +44,7 @@ impl fmt::Display for SignatureType {
             Self::ED25519 => f.write_str("SignatureEd25519"),
             Self::NULL => f.write_str("NullSignature"),
             Self::HICN => f.write_str("hICN"),
+            Self::UNKNOWN => f.write_str("an unknown algorithm of hICN"),
             Self(other) => write!(f, "SignatureType {other}"),
         }
     }
@@ -148,7 +152,8 @@ pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), V
 fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
     let native = NativeData::of(data).ok_or(VerifyError::Mismatch)?;
     let (Some(ah), Some(signed)) = (native.ah, native.signed_octets()) else {
-        return Err(VerifyError::Unsigned);
+        expect_type(SignatureType::HICN.0, verifier).map_err(|_| VerifyError::Unsigned)?;
+        return verifier.verify(&native.stable_octets().portions(), &[]);
     };
     let found = match ah.algorithm {
         Algorithm::ECDSA_SHA256 => SignatureType::SHA256_WITH_ECDSA,
@@ -156,7 +161,7 @@ fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), Ver
         Algorithm::HMAC_SHA256 => SignatureType::HMAC_SHA256,
         Algorithm::RSA_SHA256 => SignatureType::SHA256_WITH_RSA,
         // No verifier has this type.
-        _ => SignatureType::HICN,
+        _ => SignatureType::UNKNOWN,
     };
     expect_type(found.0, verifier)?;
     verifier.verify(&signed.portions(), ah.signature())

@@ -173,6 +173,15 @@ impl NameMapping {
         }
     }
 
+    /// The address of an object that is a stream of an hICN producer: its name is an hICN address,
+    /// below which all packets have suffixes from 0 on, without metadata.
+    pub(crate) fn stream_address(&self, object: NameView<'_>) -> Option<Ipv6Addr> {
+        match self {
+            Self::Identity => HicnName::address_of(object),
+            Self::Hicn(_) => None,
+        }
+    }
+
     /// Checks that every segment of an object up to this one has a name.
     pub fn check_last(&self, segment: u64) -> Result<(), MappingError> {
         match self {
@@ -180,6 +189,13 @@ impl NameMapping {
             _ => Ok(()),
         }
     }
+}
+
+/// The name of a stream of an hICN producer in its short form, such as `hicn:b001::1`; `None` for
+/// other texts.
+pub fn stream_name(text: &str) -> Option<Name> {
+    let address: Ipv6Addr = text.strip_prefix("hicn:")?.parse().ok()?;
+    Some(HicnName::prefix(&address.octets()))
 }
 
 /// Whether a Data of this name contains metadata under an hICN name.

@@ -22,7 +22,9 @@ pub const MTU_MIN: usize = 64;
 pub enum PacketFormat {
     /// NDN packets, with the link header of NDNLPv2 if it is needed.
     Ndnlp,
-    /// hICN packets, without fragments, reliability, runs and local fields (decision 0046).
+    /// hICN packets, without fragments, reliability and local fields (decision 0046). Runs are
+    /// Interest manifests: always accepted, and sent with [`RunsConfig::Initiate`], or to a peer
+    /// that has sent one.
     Hicn(HicnConfig),
 }
 
@@ -94,7 +96,6 @@ impl CodecConfig {
             self.reassembly = false;
             self.local_fields = false;
             self.reliability = false;
-            self.runs = RunsConfig::Off;
         }
     }
 
