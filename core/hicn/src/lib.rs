@@ -18,6 +18,6 @@ pub use ah::{AhView, Algorithm};
 pub use convert::{Hop, from_tlv, to_tlv};
 pub use error::HicnError;
 pub use header::{Flags, HEADER_SIZE, Header, updated_label};
-pub use name::HicnName;
+pub use name::{HicnName, HicnUriError};
 pub use native::{NativeData, SignedOctets};
 pub use packet::HicnView;

@@ -84,8 +84,11 @@ impl HicnPrefix {
     }
 
     /// The address for an application's name: the prefix, then the first bits of the SHA-256 digest
-    /// of the name's TLV-VALUE.
+    /// of the name's TLV-VALUE. A name that is an address stands for itself.
     fn address_of(&self, application: NameView<'_>) -> [u8; ADDRESS_BYTES] {
+        if let Some(address) = HicnName::address_of(application) {
+            return address.octets();
+        }
         let (mut address, prefix_bytes) = (self.address, usize::from(self.bits / 8));
         let digest = sha256(&[application.value()]);
         address[prefix_bytes..].copy_from_slice(&digest[..ADDRESS_BYTES - prefix_bytes]);
@@ -100,6 +103,12 @@ impl fmt::Display for HicnPrefix {
 }
 
 impl NameMapping {
+    /// Whether an application's name is an hICN address. Its object is published there as hICN's
+    /// programs do: segments follow the address, without a version, metadata or our manifest.
+    pub fn is_direct(&self, application: NameView<'_>) -> bool {
+        matches!(self, Self::Hicn(_)) && HicnName::address_of(application).is_some()
+    }
+
     /// The prefix, in the network, of all names below an application's name.
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {

@@ -59,6 +59,20 @@ fn identity_has_the_conventions_of_ndn() {
 }
 
 #[test]
+fn addresses_stand_for_themselves() {
+    let mapping = hicn("hicn:2001:db8::/32");
+    let address = HicnName::parse_uri("hicn:b001::1").unwrap().unwrap();
+    assert!(mapping.is_direct(address.as_view()));
+    assert!(!NameMapping::Identity.is_direct(address.as_view()));
+    assert_eq!(mapping.version_prefix(address.as_view()), address);
+    for other in [address.as_view().parent().to_name(), address.clone().append_version(1).clone()] {
+        assert!(!mapping.is_direct(other.as_view()));
+        let prefix = mapping.prefix(other.as_view());
+        assert!(prefix.as_view().is_prefix_of(mapping.version_prefix(other.as_view()).as_view()));
+    }
+}
+
+#[test]
 fn rejects_unmappable_names() {
     let parse = |text: &str| text.parse::<NameMapping>().unwrap_err();
     for text in ["", "hicn", "hicn:", "hicn:2001:db8::", "hicn:2001:db8::/x", "hicn:x/32", "ipv6"] {
