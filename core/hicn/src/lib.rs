@@ -13,6 +13,7 @@ pub mod manifest;
 mod name;
 mod native;
 mod packet;
+mod signing;
 
 pub use ah::{AhView, Algorithm};
 pub use convert::{Hop, from_tlv, to_tlv};
@@ -21,3 +22,4 @@ pub use header::{Flags, HEADER_SIZE, Header, updated_label};
 pub use name::{HicnName, HicnUriError};
 pub use native::{NativeData, SignedOctets};
 pub use packet::HicnView;
+pub use signing::NativeSigning;

@@ -31,9 +31,22 @@ pub struct SignedOctets<'a> {
     payload: &'a [u8],
 }
 
-impl SignedOctets<'_> {
+/// The place of a signature of this size, while it is signed.
+pub(crate) fn zeros(size: usize) -> &'static [u8] {
+    &ZEROS[..size]
+}
+
+impl<'a> SignedOctets<'a> {
+    /// What the signature in `ah` covers.
+    pub(crate) fn new(name: HicnName, ah: &AhView<'_>, payload: &'a [u8]) -> Self {
+        let mut headers = [0; HEADER_SIZE + AH_SIZE];
+        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(name));
+        headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
+        Self { headers, signature_size: ah.signature_field.len(), payload }
+    }
+
     pub fn portions(&self) -> [&[u8]; 3] {
-        [&self.headers, &ZEROS[..self.signature_size], self.payload]
+        [&self.headers, zeros(self.signature_size), self.payload]
     }
 }
 
@@ -88,12 +101,7 @@ impl<'a> NativeData<'a> {
 
     /// What the signature covers; `None` if the packet is not signed.
     pub fn signed_octets(&self) -> Option<SignedOctets<'a>> {
-        let ah = self.ah?;
-        let mut headers = [0; HEADER_SIZE + AH_SIZE];
-        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(self.name));
-        headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
-        let signature_size = ah.signature_field.len();
-        Some(SignedOctets { headers, signature_size, payload: self.payload })
+        Some(SignedOctets::new(self.name, &self.ah?, self.payload))
     }
 }
 
