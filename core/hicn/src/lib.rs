@@ -13,6 +13,7 @@ pub mod manifest;
 mod name;
 mod native;
 mod packet;
+mod payload;
 mod signing;
 
 pub use ah::{AhView, Algorithm};
@@ -22,4 +23,5 @@ pub use header::{Flags, HEADER_SIZE, Header, updated_label};
 pub use name::{HicnName, HicnUriError};
 pub use native::{NativeData, SignedOctets};
 pub use packet::HicnView;
+pub use payload::{PayloadError, RequestPayload};
 pub use signing::NativeSigning;

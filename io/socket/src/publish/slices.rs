@@ -139,7 +139,8 @@ impl SlicedObject {
         };
         let part = self.part_data(slice, shape, list);
         let digest = weir_security::sha256(&[&part.content]);
-        let part = sign_single_packet("a part of the manifest", &part, &*self.identity.signer)?;
+        let part =
+            sign_single_packet("a part of the manifest", &part, &*self.identity.signer, FORMAT)?;
         Ok(SignedSlice { packets: [part].into_iter().chain(segments).collect(), digest })
     }
 
@@ -244,7 +245,7 @@ impl SlicedObject {
             .freshness_ms(freshness_ms)
             .final_block_id(Component::segment(0))
             .content(metadata.encode());
-        sign_single_packet("metadata", &data, &*self.identity.signer)
+        sign_single_packet("metadata", &data, &*self.identity.signer, FORMAT)
     }
 }
 

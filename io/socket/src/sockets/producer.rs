@@ -174,7 +174,7 @@ impl Producer {
         identity: Identity,
         options: ProducerOptions,
     ) -> Result<Binder, SocketError> {
-        options.check()?;
+        options.check_all()?;
         session.connect_producers()?;
         // Names come from untrusted peers, so the hash is keyed.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
