@@ -195,6 +195,11 @@ impl<S: Source> Producer<S> {
             }
         };
         self.stats.interests += 1;
+        // Without an answer, routers forward the next Interest for this name, which may be genuine.
+        if self.config.mapping.requested(&interest).is_err() {
+            self.stats.false_payloads += 1;
+            return;
+        }
         let last = interest.name.last();
         self.stats.metadata +=
             u64::from(last.is_some_and(|last| last.is_keyword(METADATA_KEYWORD)));

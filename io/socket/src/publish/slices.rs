@@ -7,7 +7,7 @@ use weir_base::{Packet, Pool};
 use weir_security::manifest::{
     self, DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId,
 };
-use weir_security::{NullSigner, Signer, sha256_each};
+use weir_security::{NullSigner, SignatureFormat, Signer, sha256_each};
 use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
 
@@ -20,6 +20,9 @@ const COMPONENTS_BELOW_OBJECT: usize = 3;
 /// The longest signature value of the supported algorithms but RSA (ECDSA P-256, DER), whose length
 /// varies. RSA's is constant, and measured.
 const SIGNATURE_BYTES_MIN: usize = 72;
+
+/// The names are those of NDN.
+const FORMAT: SignatureFormat = SignatureFormat::Ndn;
 
 /// One version of an object, which is signed slice by slice.
 ///

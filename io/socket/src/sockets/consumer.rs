@@ -7,7 +7,7 @@ use weir_client::random_u64;
 use weir_security::trust::{Trust, TrustDecision};
 use weir_security::verify_data;
 use weir_transport::{Metadata, Target};
-use weir_wire::{DataView, Interest, InterestView, Name};
+use weir_wire::{DataView, Interest, InterestView, Name, tlv};
 
 use super::express::ExpressRequest;
 use super::fetcher::Fetcher;
@@ -148,11 +148,20 @@ impl Consumer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
     pub fn send(&self, to: &Name, offer: &Offer) -> Result<Pending<Packet>, SocketError> {
-        let interest = Interest::new(to.clone())
-            .nonce(random_u64()? as u32)
-            .lifetime_ms(self.options.config().lifetime_ms)
-            .application_parameters(&offer.packet()[..]);
-        self.express(&interest.encode())
+        self.check(to)?;
+        let interest = |name: Name| {
+            let interest = Interest::new(name).nonce(random_u64()? as u32);
+            Ok::<_, SocketError>(interest.lifetime_ms(self.options.config().lifetime_ms))
+        };
+        match self.options.mapping.request(to.as_view(), offer.packet()) {
+            Some((name, payload)) => {
+                self.express(&with_element(&interest(name)?.encode(), &payload))
+            }
+            None => {
+                let interest = interest(to.clone())?;
+                self.express(&interest.application_parameters(&offer.packet()[..]).encode())
+            }
+        }
     }
 
     /// Sends one Interest as it is: a complete TLV made with `weir_wire::Interest`, with a name of
@@ -194,6 +203,14 @@ impl Consumer {
     fn check(&self, name: &Name) -> Result<(), SocketError> {
         check_below(&self.prefix, name)
     }
+}
+
+/// An Interest with one more element at its end.
+fn with_element(interest: &[u8], element: &[u8]) -> Vec<u8> {
+    let body = tlv::read_single_of(interest, tlv::INTEREST).expect("it was just encoded");
+    let mut writer = tlv::Writer::new();
+    writer.tlv(tlv::INTEREST, &[body, element].concat());
+    writer.into_vec()
 }
 
 fn has_version(name: &Name) -> bool {

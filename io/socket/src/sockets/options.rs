@@ -388,6 +388,7 @@ impl ProducerOptions {
             waiting_max: self.requests_max as usize,
             buffer_bytes: self.output_buffer.bytes,
             buffer_policy: self.output_policy.0,
+            mapping: self.mapping,
             ..ProducerConfig::new(hash_key)
         }
     }
