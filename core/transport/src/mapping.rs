@@ -175,7 +175,7 @@ impl NameMapping {
 
     /// The manifest part for a number after the prefix of a version; `None` for the number of a
     /// segment.
-    pub(crate) fn part_of_number(&self, number: u64) -> Option<PartId> {
+    pub fn part_of_number(&self, number: u64) -> Option<PartId> {
         if matches!(self, Self::Identity) || number < MANIFEST_SUFFIX {
             return None;
         }

@@ -131,8 +131,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     version: Option<u64>,
     /// Names in the network: identity, or hicn:PREFIX for hICN names below an IPv6 prefix, such as
-    /// hicn:2001:db8:7::/48. Only for files; consumers need the same mapping. A NAME such as
-    /// hicn:2001:db8:7::1 is an address below the prefix, under which hICN programs find the file
+    /// hicn:2001:db8:7::/48. Consumers need the same mapping. A NAME such as hicn:2001:db8:7::1 is
+    /// an address below the prefix, under which hICN programs find the file
     #[arg(long, value_name = "MAPPING", default_value_t, conflicts_with_all = ["repo", "watch"])]
     mapping: NameMapping,
     /// Number of signing threads [default: one per processor]
@@ -318,8 +318,13 @@ impl Args {
         if self.watch && !is_directory {
             return Err(watch_needs_directory(path));
         }
-        if is_directory && self.mapping != NameMapping::Identity {
-            bail!("a directory has no hICN names; give the path of a file, or leave out --mapping");
+        if is_directory && self.mapping.is_direct(name.as_view()) {
+            bail!("an hICN address has room for one file; give a directory another name");
+        }
+        let prefix = self.mapping.prefix(name.as_view());
+        if self.mapping.is_direct(name.as_view()) && !prefix.as_view().is_prefix_of(name.as_view())
+        {
+            bail!("the address is not below the prefix of --mapping; choose another one");
         }
         kept::refuse_within(repository.as_deref(), path)?;
         let signing = self.key_choice().signing()?;
