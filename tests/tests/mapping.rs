@@ -281,13 +281,14 @@ fn publishes_directly_at_an_address() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let prefix = HicnName::parse_uri("hicn:2001:db8:7::/48").unwrap().unwrap();
-    let object = HicnName::parse_uri("hicn:2001:db8:7::1").unwrap().unwrap();
+    let address = |uri: &str| HicnName::parse_uri(uri).unwrap().unwrap();
     let (identity, verifier) = key_pair(KeyType::Ecdsa);
     let options = [("mapping", MAPPING), ("signature_format", "hicn"), ("segment_size", "1000")];
     let options = producer_options(&[&options[..], &[("request_wait", "0s")]].concat());
     let producer = Producer::bind_with(&one, prefix.clone(), identity, options).unwrap();
     let raw = Consumer::bind(&other, prefix, verifier.clone());
     for len in [3500, 1000, 0] {
+        let object = address(&format!("hicn:2001:db8:7::{len}"));
         assert_eq!(producer.publish(&object, content(len)).unwrap(), object);
         let (mut octets, mut is_last, mut segment) = (Vec::new(), false, 0);
         while !is_last {
@@ -302,6 +303,7 @@ fn publishes_directly_at_an_address() {
         }
         assert!(octets == content(len) && segment == (len as u64).div_ceil(1000).max(1));
     }
+    let object = address("hicn:2001:db8:7::3500");
     let metadata = object.clone().append_segment(u32::MAX.into()).clone();
     assert!(matches!(express(&raw, &metadata), Err(SocketError::NoRoute(_))));
     for error in [
@@ -443,9 +445,12 @@ fn false_payloads_are_dropped_and_counted() {
     let raw = consumer(&other, "/32=hicn", "identity");
     let mapping: NameMapping = MAPPING.parse().unwrap();
     let element = |uri: &str| mapping.metadata_payload(name(uri).as_view());
-    let interest = |uri: &str, element: &[u8]| {
+    let nonces = std::cell::Cell::new(0);
+    let interest = |uri: &str, element: &[u8], lifetime_ms: u64| {
         let network = mapping.metadata_interest(name(uri).as_view()).0;
-        let plain = Interest::new(network).nonce(1).lifetime_ms(500).encode();
+        nonces.set(nonces.get() + 1);
+        let plain = Interest::new(network).nonce(nonces.get());
+        let plain = plain.lifetime_ms(lifetime_ms).encode();
         let body = tlv::read_single_of(&plain, tlv::INTEREST).unwrap();
         let mut writer = tlv::Writer::new();
         writer.tlv(tlv::INTEREST, &[body, element].concat());
@@ -455,7 +460,8 @@ fn false_payloads_are_dropped_and_counted() {
     let whole = element("/p/b");
     let payload = tlv::read_single_of(&whole, tlv::HICN_PAYLOAD).unwrap();
     truncated.tlv(tlv::HICN_PAYLOAD, &payload[..payload.len() - 1]);
-    let false_ones = [interest("/p/a", &element("/p/b")), interest("/p/b", truncated.as_slice())];
+    let false_ones =
+        [interest("/p/a", &element("/p/b"), 500), interest("/p/b", truncated.as_slice(), 500)];
     for interest in &false_ones {
         let ended = raw.express(interest).unwrap().wait();
         assert!(matches!(ended, Err(SocketError::TimedOut(_))), "{ended:?}");
@@ -464,13 +470,13 @@ fn false_payloads_are_dropped_and_counted() {
     let stats = producer.stats().unwrap();
     assert!(stats.false_payloads >= 2, "{stats:?}");
     // A genuine Interest for the same name is received.
-    let pending = raw.express(&interest("/p/a", &element("/p/a"))).unwrap();
+    let pending = raw.express(&interest("/p/a", &element("/p/a"), 60_000)).unwrap();
     let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
     assert_eq!((request.name(), request.parameters()), (&name("/p/a"), None));
     producer.publish(request.name(), content(10)).unwrap();
     assert!(pending.wait().is_ok());
     // Without a payload there is only the name of the network, unless the object was published.
-    let _pending = raw.express(&interest("/p/c", &[])).unwrap();
+    let _pending = raw.express(&interest("/p/c", &[], 60_000)).unwrap();
     let request = producer.recv_timeout(TEST_TIMEOUT).unwrap().unwrap();
     assert_eq!(*request.name(), mapping.version_prefix(name("/p/c").as_view()));
     let versioned = producer.publish(&name("/p/a"), content(10)).unwrap();
