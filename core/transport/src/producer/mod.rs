@@ -350,7 +350,7 @@ impl<S: Source> Producer<S> {
         out: &mut ProducerOutbox,
     ) {
         let (copy, is_early) = (pending.interest.clone(), pending.awaits_segment);
-        // The application was told only the name in the network.
+        // The application knows only the name in the network.
         let mapping = self.config.mapping;
         let names_more = |old: &PendingInterest| {
             let old = InterestView::decode(&old.interest);
