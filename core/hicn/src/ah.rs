@@ -6,7 +6,8 @@ use crate::error::HicnError;
 
 /// Octets of the header without the signature.
 pub(crate) const AH_SIZE: usize = 44;
-const WORD: usize = 4;
+/// Octets of the unit of lengths.
+pub(crate) const WORD: usize = 4;
 /// Most octets of a signature with its padding.
 pub(crate) const SIGNATURE_SIZE_MAX: usize = u8::MAX as usize * WORD;
 

@@ -32,9 +32,26 @@ pub struct SignedOctets<'a> {
     payload: &'a [u8],
 }
 
-impl SignedOctets<'_> {
+/// The place of a signature of this size, while it is signed.
+pub(crate) fn zeros(size: usize) -> &'static [u8] {
+    &ZEROS[..size]
+}
+
+impl<'a> SignedOctets<'a> {
+    /// The octets of a packet with this authentication header, or without one.
+    pub(crate) fn new(name: HicnName, ah: Option<&AhView<'_>>, payload: &'a [u8]) -> Self {
+        let mut headers = [0; HEADER_SIZE + AH_SIZE];
+        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(name));
+        let (mut headers_size, mut signature_size) = (HEADER_SIZE, 0);
+        if let Some(ah) = ah {
+            headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
+            (headers_size, signature_size) = (headers.len(), ah.signature_field.len());
+        }
+        Self { headers, headers_size, signature_size, payload }
+    }
+
     pub fn portions(&self) -> [&[u8]; 3] {
-        [&self.headers[..self.headers_size], &ZEROS[..self.signature_size], self.payload]
+        [&self.headers[..self.headers_size], zeros(self.signature_size), self.payload]
     }
 }
 
@@ -97,14 +114,7 @@ impl<'a> NativeData<'a> {
     /// The octets that no router changes: what a signature covers, and what the digest in a
     /// manifest is computed from.
     pub fn stable_octets(&self) -> SignedOctets<'a> {
-        let mut headers = [0; HEADER_SIZE + AH_SIZE];
-        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(self.name));
-        let (mut headers_size, mut signature_size) = (HEADER_SIZE, 0);
-        if let Some(ah) = &self.ah {
-            headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
-            (headers_size, signature_size) = (headers.len(), ah.signature_field.len());
-        }
-        SignedOctets { headers, headers_size, signature_size, payload: self.payload }
+        SignedOctets::new(self.name, self.ah.as_ref(), self.payload)
     }
 
     /// Whether the producer marked the packet as the last one. No signature covers the flag.

@@ -20,7 +20,7 @@ use weir_security::Verifier;
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
-    MissingSegments, NameMapping, PathSchedule, Target, stream_name,
+    MissingSegments, NameMapping, PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -54,7 +54,7 @@ use crate::transfer::{
 pub(crate) struct Args {
     /// The name, such as /data/file, with or without a version; or hicn:ADDRESS, such as
     /// hicn:2001:db8:7::1, for what an hICN producer publishes under this address
-    #[arg(value_parser = parse_object)]
+    #[arg(value_parser = parse_name)]
     name: Name,
     /// Write to this file or directory, or to standard output (-) [default: the last component of
     /// the name]
@@ -140,15 +140,6 @@ fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
         )
     })?;
     Ok(key.into())
-}
-
-/// A name, or the address of an hICN producer.
-fn parse_object(text: &str) -> Result<Name, String> {
-    match stream_name(text) {
-        Some(name) => Ok(name),
-        None if text.starts_with("hicn:") => Err(format!("{text:?} has no IPv6 address")),
-        None => parse_name(text),
-    }
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, clap::ValueEnum)]
@@ -467,8 +458,8 @@ mod tests {
         assert_eq!(of("/a/..."), None);
         assert_eq!(of("/a/%2Fetc"), None);
         assert_eq!(of("/a/....."), None);
-        let address = parse_object("hicn:2001:db8::7").unwrap();
+        let address = parse_name("hicn:2001:db8::7").unwrap();
         assert_eq!(default_file_name(&address), Some("2001:db8::7".into()));
-        assert!(parse_object("hicn:2001:db8::7/64").is_err());
+        assert!(parse_name("hicn:2001:db8::7/64").is_err());
     }
 }

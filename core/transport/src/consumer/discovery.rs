@@ -8,6 +8,7 @@
 //!
 //! Each method returns the next [`Step`], and the consumer takes it.
 
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use weir_base::{Instant, NS_PER_MS, Rng};
@@ -176,9 +177,11 @@ impl Discovery {
 
     /// Requests the name of the version; also from stores if `is_stored`.
     fn request_version(&mut self, now: Instant, is_stored: bool) {
+        let mut element = Vec::new();
         let ((name, can_be_prefix), must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
                 let name = self.mapping.metadata_interest(object.as_view());
+                element = self.mapping.metadata_payload(object.as_view());
                 (name, !is_stored, if is_stored { STORED_TRIES } else { DISCOVERY_TRIES })
             }
             other => ((other.name(), true), false, DISCOVERY_TRIES),
@@ -186,7 +189,8 @@ impl Discovery {
         let lifetime_ms = self.selectors.lifetime_ms;
         let selectors = Selectors { can_be_prefix, must_be_fresh, lifetime_ms, nonce: 0 };
         self.requests.clear();
-        self.requests.add(Purpose::Version, Request::new(&name, selectors, tries, now));
+        let request = Request::new(&name, selectors, tries, now).with_element(element);
+        self.requests.add(Purpose::Version, request);
         self.stage = Stage::Version { is_stored };
     }
 

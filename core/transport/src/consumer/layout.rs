@@ -58,7 +58,7 @@ impl Layout {
         self.manifest_prefixes = (1..=LEVELS_MAX).map(below).collect();
         self.prefix = self.mapping.version_prefix(versioned).value().to_vec();
         self.stream_address =
-            self.mapping.stream_address(versioned).filter(|_| !self.has_plain_numbers);
+            NameMapping::stream_address(versioned).filter(|_| !self.has_plain_numbers);
     }
 
     /// Segments are packets of these numbers, even if the name is an hICN address. Precedes

@@ -197,6 +197,7 @@ impl Live {
         let (name, can_be_prefix) = mapping.metadata_interest(object.as_view());
         let lifetime_ms = self.lifetime_ms;
         let selectors = Selectors { can_be_prefix, must_be_fresh: true, lifetime_ms, nonce: 0 };
-        Some(Request::new(&name, selectors, RENEWAL_TRIES, now))
+        let element = mapping.metadata_payload(object.as_view());
+        Some(Request::new(&name, selectors, RENEWAL_TRIES, now).with_element(element))
     }
 }

@@ -132,7 +132,7 @@ impl Consumer {
         now: Instant,
         schedule: Box<dyn Schedule>,
     ) -> Self {
-        let target = target.resolved(config.mapping);
+        let target = target.resolved();
         Self {
             rng: Rng::from_seed(seed),
             holdings_queries: HoldingsQueries::default(),

@@ -39,12 +39,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// The target that is fetched with this mapping: a stream of an hICN producer has no metadata,
-    /// so nothing is discovered.
-    pub(crate) fn resolved(self, mapping: NameMapping) -> Self {
+    /// The target that is fetched: a stream of an hICN producer has no metadata, so nothing is
+    /// discovered.
+    pub(crate) fn resolved(self) -> Self {
         match self {
             Self::Latest { object: name, .. } | Self::Prefix { name }
-                if mapping.stream_address(name.as_view()).is_some() =>
+                if NameMapping::stream_address(name.as_view()).is_some() =>
             {
                 Self::Version { versioned: name }
             }
