@@ -25,7 +25,7 @@ struct Args {
     rounds: usize,
     /// Kinds of the consumer's faces, and of the producer's where possible. `two-udp`: two routers
     /// joined by UDP, with Unix sockets for the applications. `two-hicn`: the same with hICN
-    /// packets and names. With `shm`, applications share memory with the router; with `unix` they
+    /// packets and names. `hicn`: the consumer uses hICN packets over UDP. With `shm`, applications share memory with the router; with `unix` they
     /// do not.
     #[arg(long, value_delimiter = ',', default_value = "shm,unix,udp,tcp")]
     faces: Vec<String>,
@@ -55,9 +55,13 @@ const HICN_MAPPING: &str = "hicn:2001:db8:7::/48";
 /// The names below the prefix of [`HICN_MAPPING`].
 const HICN_PREFIX: &str = "/32=hicn/8=%20%01/8=%0D%B8/8=%00%07";
 
+fn is_hicn(faces: &str) -> bool {
+    [TWO_HICN, "hicn"].contains(&faces)
+}
+
 /// Arguments of `weir put` and `weir get` for these faces.
 fn mapping_words(faces: &str) -> &'static [&'static str] {
-    if faces == TWO_HICN { &["--mapping", HICN_MAPPING] } else { &[] }
+    if is_hicn(faces) { &["--mapping", HICN_MAPPING] } else { &[] }
 }
 
 /// Figures of a round by name.
@@ -94,11 +98,15 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The routers of a round: the first is the consumer's, the last the producer's.
-struct Routers(Vec<Router>);
+struct Routers {
+    routers: Vec<Router>,
+    /// The address for hICN packets of the last router, if it has one.
+    hicn: String,
+}
 
 impl Routers {
     fn start(args: &Args, faces: &str, host: &Host) -> anyhow::Result<Self> {
-        let (is_hicn, hicn_port) = (faces == TWO_HICN, host.free_port());
+        let hicn_port = host.free_port();
         let start = |socket: &str, has_hicn_port: bool| -> anyhow::Result<Router> {
             let config = host.path("router.toml");
             let (runs, shared_memory) = (!args.without_runs, faces == "shm");
@@ -111,29 +119,34 @@ impl Routers {
             arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
             Ok(Router::start_at_with(host, socket, &arguments))
         };
-        if !is_hicn && faces != "two-udp" {
-            return Ok(Self(vec![start("router.sock", false)?]));
+        let hicn = format!("hicn+udp4://127.0.0.1:{hicn_port}");
+        if faces != TWO_HICN && faces != "two-udp" {
+            let routers = vec![start("router.sock", faces == "hicn")?];
+            return Ok(Self { routers, hicn });
         }
-        let (near, far) = (start("near.sock", false)?, start("far.sock", is_hicn)?);
-        match is_hicn {
-            true => near.add_route(HICN_PREFIX, &format!("hicn+udp4://127.0.0.1:{hicn_port}")),
+        let (near, far) = (start("near.sock", false)?, start("far.sock", faces == TWO_HICN)?);
+        match faces == TWO_HICN {
+            true => near.add_route(HICN_PREFIX, &hicn),
             false => near.add_route("/bench", &far.udp()),
         }
-        Ok(Self(vec![near, far]))
+        Ok(Self { routers: vec![near, far], hicn })
     }
 
     fn near(&self) -> &Router {
-        &self.0[0]
+        &self.routers[0]
     }
 
     /// FaceUris for consumer and producer.
     fn transports(&self, faces: &str) -> anyhow::Result<(String, String)> {
-        let (near, far) = (self.near(), &self.0[self.0.len() - 1]);
+        let (near, far) = (self.near(), &self.routers[self.routers.len() - 1]);
         let consumer = match faces {
             "shm" | "unix" | "two-udp" | TWO_HICN => near.unix(),
             "tcp" => near.tcp(),
             "udp" => near.udp(),
-            other => anyhow::bail!("--faces {other}: shm, unix, tcp, udp, two-udp or two-hicn"),
+            "hicn" => self.hicn.clone(),
+            other => {
+                anyhow::bail!("--faces {other}: shm, unix, tcp, udp, hicn, two-udp or two-hicn")
+            }
         };
         // Commands require a local face, and UDP faces are not local, so the producer stays on
         // Unix.
@@ -142,7 +155,7 @@ impl Routers {
     }
 
     fn processor_seconds(&self) -> anyhow::Result<f64> {
-        self.0.iter().map(|router| processor_seconds(router.process.id())).sum()
+        self.routers.iter().map(|router| processor_seconds(router.process.id())).sum()
     }
 }
 

@@ -180,7 +180,7 @@ proptest! {
     fn parses_displayed_prefixes(address: u128, groups in 1_u8..=4) {
         let bits = 16 * groups;
         let address = Ipv6Addr::from(address >> (128 - bits) << (128 - bits));
-        let mapping = NameMapping::Hicn(HicnPrefix::new(address, bits).unwrap());
+        let mapping = NameMapping::Hicn(MappingPrefix::new(address, bits).unwrap());
         prop_assert_eq!(mapping.to_string().parse::<NameMapping>(), Ok(mapping));
         // Everything below an object has names below its name. Another object has another address.
         let names = [name("/a"), name("/a/v=1"), name("/b"), Name::new()];

@@ -250,7 +250,10 @@ impl Links {
                 note(TraceKind::Signal, timeline);
                 return Arrival::Signal { node, face, signal };
             }
-            Received::Idle | Received::Drop(_) => note(TraceKind::Refused, timeline),
+            // Links of the simulator do not permit control messages.
+            Received::Idle | Received::Drop(_) | Received::Control(_) => {
+                note(TraceKind::Refused, timeline);
+            }
         }
         Arrival::Nothing
     }
