@@ -425,7 +425,7 @@ fn unsigned_stream(content: &[u8], per_part: Option<usize>) -> Vec<Vec<u8>> {
 #[test]
 fn gets_streams_of_public_producers() {
     let host = Host::new();
-    host.write("hmac.key", b"secret of the producer\n");
+    host.write("hmac.key", b"secret-of-the-producer\n");
     host.write("other.key", b"secret of another one\n");
     host.write("ec.key", EC_KEY.as_bytes());
     let expected = vec![b'?'; 1000];

@@ -256,7 +256,7 @@ fn suffixes_of_run(link: &mut Link, frame: Packet) -> Vec<u32> {
     let mut nonces = BTreeSet::new();
     while let Some((header, packet)) = link.next_in_run(START, &mut pool) {
         let interest = InterestView::decode(&packet).unwrap();
-        assert_eq!(header.pit_token.as_slice().len(), 16);
+        assert!(!header.pit_token.as_slice().is_empty(), "the locator of the peer");
         assert!(nonces.insert(interest.nonce));
         suffixes.push(HicnName::from_name(interest.name).unwrap().suffix);
     }
@@ -275,7 +275,7 @@ fn captured_interest_manifests_are_runs() {
         let suffixes = suffixes_of_run(&mut far, Packet::from(packet.clone()));
         assert_eq!(suffixes, [first, first + 1, first + 2, first + 3]);
         // Another number of suffixes, and none requested.
-        for (at, octet) in [(107, 5), (107, 0), (104, 1), (119, 0)] {
+        for (at, octet) in [(139, 5), (139, 0), (136, 1), (151, 0)] {
             let mut changed = packet.clone();
             changed[at] = octet;
             let outcome = received(&mut far, Packet::from(changed));

@@ -381,7 +381,7 @@ fn live_stream_is_refused_with_a_reason() {
 /// low.
 #[test]
 fn captured_streams_verify() {
-    let hmac: Arc<dyn Verifier> = Arc::new(ShortHmac(b"secret of the producer"));
+    let hmac: Arc<dyn Verifier> = Arc::new(ShortHmac(b"secret-of-the-producer"));
     let other: Arc<dyn Verifier> = Arc::new(ShortHmac(b"other"));
     let unsigned: Arc<dyn Verifier> = Arc::new(UnsignedHicnVerifier);
     for (name, key) in [("none", &unsigned), ("hmac", &hmac), ("low", &hmac)] {
