@@ -250,7 +250,10 @@ impl Links {
                 note(TraceKind::Signal, timeline);
                 return Arrival::Signal { node, face, signal };
             }
-            Received::Idle | Received::Drop(_) => note(TraceKind::Refused, timeline),
+            // Simulated peers send no control messages.
+            Received::Idle | Received::Control(_) | Received::Drop(_) => {
+                note(TraceKind::Refused, timeline);
+            }
         }
         Arrival::Nothing
     }
