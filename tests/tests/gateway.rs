@@ -105,7 +105,7 @@ fn responses_cross_a_network_of_hicn() {
     let config = format!("[faces]\nhicn_udp = [\"127.0.0.1:{port}\"]\n");
     host.write("far.toml", config.as_bytes());
     let far = Router::start_at_with(&host, "far", &["--config", "far.toml"]);
-    let near = Router::start_at_with(&host, "near", &[]);
+    let near = Router::start_at(&host, "near");
     let uri = format!("hicn+udp4://127.0.0.1:{port}");
     near.weir(&["face", "create", &uri, "--mtu", "1500"]).success();
     near.add_route("hicn:2001:db8:7::/48", &uri);
