@@ -385,6 +385,21 @@ fn sign_metadata(
     Ok(())
 }
 
+/// Bytes of a manifest part in addition to its digests.
+const PART_HEADER_BYTES: usize = 64;
+
+/// Maximum number of digests in a manifest part. Routers cannot fragment hICN packets, so with hICN
+/// names a part is no longer than a segment.
+fn digests_per_part_max(options: &PublishOptions) -> usize {
+    match options.mapping {
+        NameMapping::Identity => DIGESTS_PER_PART,
+        _ => {
+            let list_bytes = options.segment_size.saturating_sub(PART_HEADER_BYTES);
+            (list_bytes / size_of::<Digest>()).clamp(1, DIGESTS_PER_PART)
+        }
+    }
+}
+
 /// The manifest parts for segments with these digests, as large as possible.
 ///
 /// If segments are signed too, there is one level, and every part is signed. Caches may then
@@ -397,7 +412,7 @@ fn sign_manifest(
     digests: &[Digest],
     options: &PublishOptions,
 ) -> Result<(Option<ManifestShape>, Vec<Packet>), PublishError> {
-    let mut digests_per_part = DIGESTS_PER_PART;
+    let mut digests_per_part = digests_per_part_max(options);
     loop {
         let has_two = options.signs == SigningMode::Manifest && digests.len() > digests_per_part;
         let levels = 1 + u64::from(has_two);
