@@ -240,8 +240,11 @@ impl StaticFace {
     /// Applies overrides that management commands cannot express.
     pub(crate) fn configure(&self, link: &mut LinkConfig) {
         link.shaping = self.shaping.unwrap_or(link.shaping);
+        let is_hicn = matches!(link.codec.format, PacketFormat::Hicn(_));
         let runs = &mut link.codec.runs;
         *runs = match self.runs.unwrap_or(*runs != RunsConfig::Off) {
+            // Without offers, only the operator knows that the peer understands Interest manifests.
+            true if is_hicn && self.runs.is_none() => RunsConfig::Accept,
             true => RunsConfig::Initiate,
             false => RunsConfig::Off,
         };
@@ -298,5 +301,27 @@ pub struct TrustAnchor {
 impl fmt::Debug for TrustAnchor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TrustAnchor({})", self.certificate.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_link::HicnConfig;
+
+    use super::*;
+
+    /// Producers of hICN's library answer only the first suffix of an Interest manifest.
+    #[test]
+    fn interest_manifests_are_sent_only_by_configuration() {
+        let runs_of = |runs, mut link: LinkConfig| {
+            link.codec.runs = RunsConfig::Accept;
+            StaticFace { runs, ..StaticFace::default() }.configure(&mut link);
+            link.codec.runs
+        };
+        let hicn = || LinkConfig::hicn(1500, HicnConfig::default());
+        assert_eq!(runs_of(None, hicn()), RunsConfig::Accept);
+        assert_eq!(runs_of(Some(true), hicn()), RunsConfig::Initiate);
+        assert_eq!(runs_of(Some(false), hicn()), RunsConfig::Off);
+        assert_eq!(runs_of(None, LinkConfig::stream()), RunsConfig::Initiate);
     }
 }
