@@ -79,7 +79,9 @@ impl ManagementClient {
         let uri = self.0.uri();
         match error {
             CommandError::Refused(response) => explain_response(&response),
-            CommandError::TooLong(_) => anyhow::anyhow!("{what}: {error}"),
+            CommandError::TooLong(_)
+            | CommandError::NoManagement(_)
+            | CommandError::NotRegistered(_) => anyhow::anyhow!("{what}: {error}"),
             CommandError::Malformed => {
                 anyhow::anyhow!(
                     "the router at {uri} sent an invalid answer to {what}; check its version with \
