@@ -2,8 +2,11 @@
 
 use weir_hicn::control::{Connection, ControlMessage, ControlView, Request};
 use weir_hicn::manifest::TransportManifest;
-use weir_hicn::{Flags, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label};
-use weir_wire::PacketView;
+use weir_hicn::{
+    Algorithm, Flags, HicnView, Hop, InterestManifest, NativeData, SUFFIXES_MAX, from_tlv, to_tlv,
+    updated_label,
+};
+use weir_wire::{InterestView, PacketView};
 
 const FACE: u64 = 0x15A;
 
@@ -14,6 +17,16 @@ pub(crate) fn check(octets: &[u8]) {
     let Ok(view) = HicnView::decode(octets) else { return };
     if let Ok(manifest) = TransportManifest::decode(view.payload) {
         assert!(manifest.entries().count() <= view.payload.len() / 36);
+    }
+    if view.is_interest_manifest()
+        && let Ok(manifest) = InterestManifest::decode(view.payload)
+    {
+        assert!((1..=SUFFIXES_MAX).contains(&manifest.suffixes().count()));
+        for suffix in manifest.suffixes() {
+            let mut tlv = Vec::new();
+            let range = to_tlv(&view.for_suffix(suffix), 7, &mut tlv).expect("a short Interest");
+            InterestView::decode(&tlv[range]).expect("an Interest");
+        }
     }
     let mut tlv = Vec::new();
     let Ok(range) = to_tlv(&view, 7, &mut tlv) else { return };
@@ -36,7 +49,8 @@ pub(crate) fn check(octets: &[u8]) {
         PacketView::Data(data) => {
             if let Some(native) = NativeData::of(&data) {
                 expected.path_label = updated_label(header.path_label, FACE);
-                assert_eq!(native.signed_octets().is_some(), view.ah.is_some());
+                let is_signed = view.ah.is_some_and(|ah| ah.algorithm != Algorithm::NONE);
+                assert_eq!(native.signed_octets().is_some(), is_signed);
             } else {
                 // The elements of the packet decide, not the header.
                 expected.path_label = updated_label(0, FACE);

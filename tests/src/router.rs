@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Finished, Host, Process, wait_until, weir_binary};
+use crate::{Finished, Host, Networks, Process, wait_until, weir_binary};
 
 /// An empty list of arguments.
 const NONE: &[&str] = &[];
@@ -79,16 +79,43 @@ impl Router {
         socket: &str,
         arguments: &[impl AsRef<OsStr>],
     ) -> Self {
-        let title = format!("weir router {socket}");
-        let socket = host.path(socket);
         let port = host.free_port();
         let address = format!("127.0.0.1:{port}");
-        command.arg("router").arg("--unix").arg(&socket);
-        command.args(["--udp", &address, "--tcp", &address]).args(arguments);
+        command.arg("router").args(["--udp", &address, "--tcp", &address]);
+        Self::wait_for(host, command, socket, port, arguments)
+    }
+
+    /// Starts a router in a network of its own, without TCP and UDP ports.
+    ///
+    /// # Panics
+    /// As [`Self::start_at_with`].
+    pub fn start_in(
+        host: &Host,
+        networks: &Networks,
+        network: &str,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Self {
+        let mut command = networks.command(host, network, weir_binary());
+        command.args(["router", "--udp", "none", "--tcp", "none"]);
+        Self::wait_for(host, command, network, 0, arguments)
+    }
+
+    /// Starts a router and waits for its Unix socket, and for its TCP port unless that is 0.
+    fn wait_for(
+        host: &Host,
+        mut command: Command,
+        socket: &str,
+        port: u16,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Self {
+        let title = format!("weir router {socket}");
+        let socket = host.path(socket);
+        command.arg("--unix").arg(&socket).args(arguments);
         let mut process = Process::start(&title, command);
         wait_until("the router is ready", || {
             assert!(process.is_running(), "the router ended:\n{}", process.log());
-            UnixStream::connect(&socket).is_ok() && TcpStream::connect(&address).is_ok()
+            let accepts_tcp = || port == 0 || TcpStream::connect(("127.0.0.1", port)).is_ok();
+            UnixStream::connect(&socket).is_ok() && accepts_tcp()
         });
         Self { process, host: host.clone(), socket, port }
     }

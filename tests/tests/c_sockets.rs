@@ -52,7 +52,7 @@ fn stays_within_the_given_buffers() {
         ),
         ("tests/closing.c", &["receiving", "binding", "publishing-little"]),
         ("tests/choices.c", &["ranges"]),
-        ("tests/live.c", &["growing", "offers"]),
+        ("tests/live.c", &["growing", "offers", "hicn"]),
     ] {
         for check in checks {
             let mut command = router.host.command(&sanitized(source));
@@ -94,6 +94,11 @@ fn options_are_set_and_read_by_name() {
 #[test]
 fn objects_arrive_in_order() {
     check("objects");
+}
+
+#[test]
+fn hicn_names_and_signatures() {
+    check_of("live", "hicn");
 }
 
 #[test]

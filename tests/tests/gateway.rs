@@ -94,6 +94,40 @@ fn chain(server: &HttpServer, arguments: &[&str]) -> (Router, [Process; 2], Fron
     (router, [origin, process], front)
 }
 
+/// Front and origin use hICN names, and only hICN packets are between their routers.
+#[test]
+fn responses_cross_a_network_of_hicn() {
+    const MAPPING: [&str; 2] = ["--mapping", "hicn:2001:db8:7::/48"];
+    let content = octets(5_000_000);
+    let server = HttpServer::of_file(content.clone(), "Cache-Control: max-age=60\r\n");
+    let host = Host::new();
+    let port = host.free_port();
+    let config = format!("[faces]\nhicn_udp = [\"127.0.0.1:{port}\"]\n");
+    host.write("far.toml", config.as_bytes());
+    let far = Router::start_at_with(&host, "far", &["--config", "far.toml"]);
+    let near = Router::start_at(&host, "near");
+    let uri = format!("hicn+udp4://127.0.0.1:{port}");
+    near.weir(&["face", "create", &uri, "--mtu", "1500"]).success();
+    near.add_route("hicn:2001:db8:7::/48", &uri);
+    let web = format!("/web={}", server.url());
+    let origin = ["gateway", "origin", &web, "--json", "--segment-size", "1200"];
+    let origin = far.spawn(&[&origin[..], &MAPPING].concat());
+    assert_eq!(origin.json_line()["ready"], true);
+    let (_front, front) =
+        Front::start(&host, &near.unix(), &[&["--prefix", "/web"], &MAPPING[..]].concat());
+    for path in ["big.bin", "other.bin", "big.bin"] {
+        let response = front.get(path);
+        assert_eq!((response.status(), response.body.len()), (200, content.len()), "{path}");
+        assert!(response.body == content && !response.is_broken);
+    }
+    let part = front.request("GET", "third.bin", &[("Range", "bytes=4000000-4000009")]);
+    assert!(part.status() == 206 && part.body == content[4_000_000..4_000_010]);
+    let faces = near.weir_json(&["face", "list"]);
+    let face = faces.as_array().unwrap().iter().find(|face| face["uri"] == uri.as_str()).unwrap();
+    assert!(face["inData"].as_u64() > Some(2 * 5_000_000 / 1200), "{face}");
+    assert_eq!(face["inNacks"], 0, "{face}");
+}
+
 /// What `weir put` serves, HTTP clients read: content, ranges, conditions, directories, versions.
 #[test]
 fn browser_reads_named_files() {

@@ -1,14 +1,24 @@
 //! hICN packets between routers, and from public hICN programs.
 
-use std::io::Read as _;
-use std::net::UdpSocket;
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read as _};
+use std::net::{Ipv6Addr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use serde_json::Value;
-use weir_hicn::{HicnName, HicnView, Hop, from_tlv, updated_label};
-use weir_tests::sockets::{self, content, name, producer_with, session};
+use weir_crypto::{KeySigner, KeyType, PrivateKey, verifier_from_spki};
+use weir_hicn::{
+    Flags, HEADER_SIZE, Header, HicnName, HicnView, Hop, NativeData, from_tlv, updated_label,
+};
+use weir_security::{Verifier, sha256};
+use weir_socket::{Consumer, Identity, Producer};
+use weir_tests::sockets::{self, content, name, producer_options, producer_with, session};
 use weir_tests::{Host, Router, TEST_TIMEOUT, random_file, sha256_hex, wait_until};
 use weir_transport::NameMapping;
-use weir_wire::{Interest, UriStyle};
+use weir_wire::{DataView, Interest, Name, UriStyle};
 
 const MAPPING: &str = "hicn:2001:db8:7::/48";
 /// The names below the prefix of [`MAPPING`].
@@ -75,8 +85,10 @@ fn crosses_two_routers(face_options: &str, threads: &str) {
     let face = near_consumer.face(&uri);
     let count = |key: &str| face[key].as_u64().expect("a number");
     assert!(seen == 8 && count("inData") > 1100, "{face}");
-    // Everything that left over the face were hICN packets: 60 bytes for each Interest.
-    assert_eq!(count("outBytes"), 60 * count("outInterests"), "{face}");
+    // Everything that left over the face were hICN packets: 60 bytes for each Interest. Those for
+    // metadata carry a name as well.
+    let names = count("outBytes") - 60 * count("outInterests");
+    assert!((8 * 20..100 * 40).contains(&names), "{face}");
     assert!(count("inInterests") + count("inNacks") == 0, "{face}");
 }
 
@@ -103,9 +115,21 @@ fn file_crosses_by_commands() {
     near.router.weir(&["get", "/file", "-o", "out", "--mapping", MAPPING]).success();
     assert_eq!(sha256_hex(&host.path("out")), expected);
     assert!(near.face(&far.uri())["inData"].as_u64() > Some(38));
-    host.write("folder/a", b"text");
-    let refused = far.router.weir(&["put", "folder", "/folder", "--mapping", MAPPING]).failure();
-    assert!(refused.contains("a directory has no hICN names"), "{refused}");
+    // A directory, with one below it.
+    for file in ["folder/a", "folder/below/b"] {
+        host.write(file, file.as_bytes());
+    }
+    let put = ["folder", "/folder", "--mapping", "hicn:2001:db8:7:5::/64"];
+    let (_folder, _) = far.router.put_object(&put);
+    let get = ["get", "/folder", "-o", "copy", "--mapping", "hicn:2001:db8:7:5::/64"];
+    near.router.weir(&get).success();
+    for file in ["folder/a", "folder/below/b"] {
+        let copy = host.path(&file.replacen("folder", "copy", 1));
+        assert_eq!(std::fs::read(copy).unwrap(), file.as_bytes());
+    }
+    let address = ["put", "folder", "hicn:2001:db8:7::1", "--mapping", MAPPING];
+    let refused = far.router.weir(&address).failure();
+    assert!(refused.contains("has room for one file"), "{refused}");
 }
 
 /// A peer as simple as hicn-ping: it sends an Interest, and gets the Data at its locator.
@@ -152,6 +176,115 @@ fn foreign_peer_reads_the_content() {
     assert_eq!(shown["inner"]["name"], first.as_view().uri(UriStyle::Numeric).to_string());
 }
 
+/// A key and its verifier.
+fn key_pair(key_type: KeyType) -> (Identity, Arc<dyn Verifier>) {
+    let key = PrivateKey::generate(key_type).unwrap();
+    let verifier = verifier_from_spki(&key.public_key().unwrap()).unwrap();
+    (Identity::new(KeySigner::new(key, name("/p/KEY/1"))), verifier.into())
+}
+
+/// Data signed once verifies at a foreign peer, which sees only hICN packets, and at our consumer
+/// behind another router.
+#[test]
+fn signatures_verify_on_both_sides() {
+    let host = Host::new();
+    let (near, far) = (Border::start(&host, "near"), Border::start(&host, "far"));
+    near.router.add_route(PREFIX, &far.uri());
+    let (here, there) = (session(&near.router), session(&far.router));
+    let prefix = HicnName::parse_uri(MAPPING).unwrap().unwrap();
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    peer.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    peer.connect(("127.0.0.1", near.port)).unwrap();
+    for (key_type, algorithm) in [(KeyType::Ecdsa, 7), (KeyType::Ed25519, 9), (KeyType::Rsa, 17)] {
+        let (identity, verifier) = key_pair(key_type);
+        // Segments, with and without a manifest, of objects with names of applications.
+        for signs in ["segments", "manifest"] {
+            let options = [("mapping", MAPPING), ("signature_format", "hicn"), ("signs", signs)];
+            let options = producer_options(&[&options[..], &[("segment_size", "1000")]].concat());
+            let producer =
+                Producer::bind_with(&there, name("/p"), identity.clone(), options).unwrap();
+            let mut consumer = Consumer::bind(&here, name("/p"), verifier.clone());
+            consumer.set("mapping", MAPPING).unwrap();
+            let uri = name(&format!("/p/{key_type}/{signs}"));
+            producer.publish(&uri, content(200_000)).unwrap();
+            let mut octets = Vec::new();
+            let mut reader = consumer.fetch(&uri).unwrap();
+            reader.read_to_end(&mut octets).unwrap();
+            assert!(reader.is_verified() && octets == content(200_000), "{uri}");
+        }
+        // An object for foreign programs.
+        let options =
+            [("mapping", MAPPING), ("signature_format", "hicn"), ("segment_size", "1000")];
+        let producer =
+            Producer::bind_with(&there, prefix.clone(), identity, producer_options(&options))
+                .unwrap();
+        let address = format!("2001:db8:7::{algorithm}");
+        let object = HicnName::parse_uri(&format!("hicn:{address}")).unwrap().unwrap();
+        producer.publish(&object, content(2500)).unwrap();
+        let mut octets = Vec::new();
+        for segment in 0..3 {
+            let hop = Hop { locator: "2001:db8:99::5".parse().unwrap(), face: 0, is_marked: false };
+            let mut interest = Vec::new();
+            let name = HicnName { address: address.parse().unwrap(), suffix: segment };
+            let wire = Interest::new(name.to_name()).lifetime_ms(1000).must_be_fresh(true);
+            from_tlv(&wire.encode(), &hop, &mut interest).unwrap();
+            peer.send(&interest).unwrap();
+            let mut packet = [0; 9000];
+            let len = peer.recv(&mut packet).unwrap();
+            let packet = &packet[..len];
+            let view = HicnView::decode(packet).unwrap();
+            assert_eq!(
+                (view.header.name, view.header.flags.has(Flags::LAST)),
+                (name, segment == 2)
+            );
+            let ah = view.ah.unwrap();
+            assert_eq!(ah.algorithm.number(), algorithm);
+            // What hICN's programs verify (libtransport): all else is zero.
+            let payload_at = len - view.payload.len();
+            let mut covered = vec![0; len];
+            for range in [8..24, 44..48, 60..63, 64..104, payload_at..len] {
+                covered[range.clone()].copy_from_slice(&packet[range]);
+            }
+            assert_eq!(verifier.verify(&[&covered], ah.signature()), Ok(()));
+            octets.extend_from_slice(view.payload);
+        }
+        assert!(octets == content(2500));
+    }
+}
+
+/// The same by commands, for a file at an address.
+#[test]
+fn puts_a_file_at_an_address() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    host.write("source", &content(2500));
+    let address = "hicn:2001:db8:7::5";
+    let put = ["source", address, "--mapping", MAPPING, "--segment-size", "1000"];
+    let signed = ["--signature-format", "hicn"];
+    let (_producer, shown) = border.router.put_object(&[&put[..], &signed].concat());
+    let object = HicnName::parse_uri(address).unwrap().unwrap();
+    assert_eq!(shown.parse::<Name>().unwrap(), object);
+    let raw = sockets::consumer(&session(&border.router), "/32=hicn");
+    let mut octets = Vec::new();
+    for segment in 0..3 {
+        let interest = Interest::new(object.clone().append_segment(segment).clone()).nonce(1);
+        let packet = raw.express(&interest.encode()).unwrap().wait().unwrap();
+        let data = DataView::decode(&packet).unwrap();
+        assert!(NativeData::of(&data).unwrap().signed_octets().is_some());
+        octets.extend_from_slice(data.content);
+    }
+    assert!(octets == content(2500));
+    for (arguments, problem) in [
+        (&["source", "/file", "--signature-format", "hicn"][..], "--mapping"),
+        (&[&put[..], &["--signature-per", "manifest"]].concat(), "has no manifest"),
+        (&["source", "hicn:2001:db8:9::5", "--mapping", MAPPING], "below"),
+        (&["source", "hicn:2001:db8:9::/33"], "multiple"),
+    ] {
+        let refused = border.router.weir(&[&["put"][..], arguments].concat()).failure();
+        assert!(refused.contains(problem), "{refused}");
+    }
+}
+
 #[test]
 fn commands_make_hicn_faces() {
     let host = Host::new();
@@ -165,4 +298,184 @@ fn commands_make_hicn_faces() {
     let refused = near.router.weir(&["face", "update", &far.uri(), "--reliability", "on"]);
     assert!(!refused.status.success(), "reliability needs NDN packets");
     near.router.weir(&["face", "destroy", &far.uri()]).success();
+}
+
+/// The address of the producers that are not Weir.
+const STREAM: &str = "b001::1";
+const STREAM_PREFIX: &str = "/32=hicn/8=%B0%01";
+/// The key of the stream "ec" in `bytestream.jsonl`.
+const EC_KEY: &str = "-----BEGIN PUBLIC KEY-----
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE8QHt4CLyHxYuLP3TBdyXUigjVwn4
+FbSuy3aRnDNOWiIxtKPOlGWW2Tlfr5Ec+ZIn9aKPfBDeWA+2++AemEvOnA==
+-----END PUBLIC KEY-----
+";
+
+/// A producer as hICN's library has one: it answers Interests from a table of packets.
+struct StreamProducer {
+    port: u16,
+    is_stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl StreamProducer {
+    fn start(packets: Vec<Vec<u8>>) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let stop = is_stopped.clone();
+        let thread = std::thread::spawn(move || serve_stream(&socket, &packets, &stop));
+        Self { port, is_stopped, thread: Some(thread) }
+    }
+
+    fn uri(&self) -> String {
+        format!("hicn+udp4://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for StreamProducer {
+    fn drop(&mut self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join).unwrap().unwrap();
+    }
+}
+
+fn serve_stream(socket: &UdpSocket, packets: &[Vec<u8>], stop: &AtomicBool) {
+    let suffix_of = |packet: &Vec<u8>| HicnView::decode(packet).unwrap().header.name.suffix;
+    let packets: HashMap<u32, &Vec<u8>> = packets.iter().map(|it| (suffix_of(it), it)).collect();
+    let mut datagram = [0; 2000];
+    while !stop.load(Ordering::Relaxed) {
+        let (len, from) = match socket.recv_from(&mut datagram) {
+            Ok(received) => received,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let header = HicnView::decode(&datagram[..len]).unwrap().header;
+        let Some(packet) = packets.get(&header.name.suffix) else { continue };
+        let mut answer = packet.to_vec();
+        answer[24..40].copy_from_slice(&header.locator.octets());
+        socket.send_to(&answer, from).unwrap();
+    }
+}
+
+/// A stream of the public library.
+fn captured_stream(stream: &str) -> Vec<Vec<u8>> {
+    let lines = include_str!("../../core/hicn/tests/vectors/bytestream.jsonl").lines();
+    let records = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let of_stream = records.filter(|record| record["stream"] == stream);
+    of_stream.map(|record| octets_of(record["hex"].as_str().unwrap())).collect()
+}
+
+fn octets_of(hex: &str) -> Vec<u8> {
+    let octet = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(octet).collect()
+}
+
+fn stream_packet(suffix: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        name: HicnName { address: STREAM.parse().unwrap(), suffix },
+        locator: Ipv6Addr::UNSPECIFIED,
+        flags: flags.with(Flags::DATA),
+        hop_limit: 64,
+        is_marked: false,
+        path_label: 0,
+        lifetime_ms: 10_000,
+    };
+    [&header.encode(&[&[], payload]).unwrap()[..], payload].concat()
+}
+
+/// A stream as hICN's library makes it, without signatures: manifests of `per_part` segments, or
+/// none. The final segment that it states is too low, as the library's may be.
+fn unsigned_stream(content: &[u8], per_part: Option<usize>) -> Vec<Vec<u8>> {
+    let segments: Vec<&[u8]> = content.chunks(1200).collect();
+    let mut packets = Vec::new();
+    let Some(per_part) = per_part else {
+        let last = |at| Flags::default().with_if(Flags::LAST, at + 1 == segments.len());
+        return (0..segments.len())
+            .map(|at| stream_packet(at as u32, last(at), segments[at]))
+            .collect();
+    };
+    let parts = segments.chunks(per_part);
+    let count = parts.len();
+    for (number, part) in parts.enumerate() {
+        let at = packets.len() as u32;
+        let listed = part.iter().zip(at + 1..);
+        let listed: Vec<_> =
+            listed.map(|(octets, at)| stream_packet(at, Flags::default(), octets)).collect();
+        let is_last = u8::from(number + 1 == count);
+        let mut payload = vec![0x11, 30, 1, is_last, part.len() as u8, 1, 0, 0];
+        payload.extend(STREAM.parse::<Ipv6Addr>().unwrap().octets());
+        payload.extend(3_u32.to_le_bytes());
+        for (packet, suffix) in listed.iter().zip(at + 1..) {
+            let mut zeroed = [0; HEADER_SIZE];
+            zeroed[8..24].copy_from_slice(&packet[8..24]);
+            zeroed[44..48].copy_from_slice(&packet[44..48]);
+            payload.extend(suffix.to_be_bytes());
+            payload.extend(sha256(&[&zeroed, &packet[HEADER_SIZE..]]));
+        }
+        packets.push(stream_packet(at, Flags::MANIFEST, &payload));
+        packets.extend(listed);
+    }
+    packets
+}
+
+/// `weir get` fetches what programs of hICN's library publish.
+#[test]
+fn gets_streams_of_public_producers() {
+    let host = Host::new();
+    host.write("hmac.key", b"secret-of-the-producer\n");
+    host.write("other.key", b"secret of another one\n");
+    host.write("ec.key", EC_KEY.as_bytes());
+    let expected = vec![b'?'; 1000];
+    let unsigned = ["--allow-unsigned"];
+    let [hmac, other, ec] = ["hmac.key", "other.key", "ec.key"].map(|file| ["--hicn-key", file]);
+    for (stream, options) in [("none", &unsigned[..]), ("hmac", &hmac), ("low", &hmac), ("ec", &ec)]
+    {
+        let router = Router::start_at(&host, stream);
+        let producer = StreamProducer::start(captured_stream(stream));
+        router.add_route(STREAM_PREFIX, &producer.uri());
+        let get = ["get", "hicn:b001::1", "-o", stream, "--json"];
+        for wrong in [&other[..], &[][..]] {
+            let refused = router.weir(&[&get[..], wrong].concat()).failure();
+            let reasons = ["cannot be verified", "not signed", "signature", "which key signed"];
+            assert!(reasons.iter().any(|it| refused.contains(it)), "{stream}: {refused}");
+        }
+        let report = router.weir(&[&get[..], options].concat()).success().json();
+        assert_eq!(std::fs::read(host.path(stream)).unwrap(), expected, "{stream}");
+        assert_eq!(report["manifest"], true, "{report}");
+        assert_eq!(report["unsigned_end"], false, "{report}");
+        assert_eq!(report["segments"], 6, "{report}");
+        let labels = report["routers"][0]["labels"].as_array().unwrap();
+        assert_eq!(labels.len(), 1, "{report}");
+    }
+}
+
+/// Files of a size that needs many manifests, and without manifests.
+#[test]
+fn gets_large_streams() {
+    for per_part in [Some(30), Some(1), None] {
+        let host = Host::new();
+        let router = Router::start_at(&host, "router");
+        let expected = random_file(&host.path("source"), 1_000_000, 7);
+        let content = std::fs::read(host.path("source")).unwrap();
+        let producer = StreamProducer::start(unsigned_stream(&content, per_part));
+        router.add_route(STREAM_PREFIX, &producer.uri());
+        let get = ["get", "hicn:b001::1", "--allow-unsigned", "--json"];
+        let report = router.weir(&get).success().json();
+        assert_eq!(sha256_hex(&host.path(STREAM)), expected);
+        assert_eq!(report["unsigned_end"], per_part.is_none(), "{report}");
+        // A socket reads it in order.
+        let session = session(&router);
+        let mut consumer = sockets::consumer(&session, STREAM_PREFIX);
+        consumer.set("verify", "false").unwrap();
+        let mut reader = consumer
+            .fetch(&name(&format!("{STREAM_PREFIX}{}", "/8=%00%00".repeat(6) + "/8=%00%01")))
+            .unwrap();
+        let mut octets = Vec::new();
+        reader.read_to_end(&mut octets).unwrap();
+        assert!(octets == content);
+        assert_eq!(reader.is_end_signed(), per_part.is_some());
+    }
 }

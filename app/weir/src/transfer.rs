@@ -13,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_client::{Client, ClientError, ROUTERS_MAX};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport, unix_time_ms};
+use weir_hicn::HicnName;
 use weir_wire::{Name, format_timestamp};
 
 use crate::signals;
@@ -232,8 +233,12 @@ pub(crate) fn parse_name(text: &str) -> Result<Name, String> {
     Ok(name)
 }
 
-/// Parses a name or prefix. `/` stands for every name.
+/// Parses a name or prefix. `/` stands for every name. `hicn:b001::1` is the name of an hICN
+/// address.
 pub(crate) fn parse_prefix(text: &str) -> Result<Name, String> {
+    if let Some(name) = HicnName::parse_uri(text) {
+        return name.map_err(|error| error.to_string());
+    }
     if !text.starts_with('/') && !text.starts_with("ndn:") {
         return Err(format!("a name starts with a slash, as in /{text}"));
     }

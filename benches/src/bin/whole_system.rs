@@ -24,8 +24,9 @@ struct Args {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Kinds of the consumer's faces, and of the producer's where possible. `two-udp`: two routers
-    /// joined by UDP, with Unix sockets for the applications. With `shm`, applications share memory
-    /// with the router; with `unix` they do not.
+    /// joined by UDP, with Unix sockets for the applications. `two-hicn`: the same with hICN
+    /// packets and names. `hicn`: the consumer uses hICN packets over UDP. With `shm`, applications share memory with the router; with `unix` they
+    /// do not.
     #[arg(long, value_delimiter = ',', default_value = "shm,unix,udp,tcp")]
     faces: Vec<String>,
     /// Adds a fetch with a full store.
@@ -46,6 +47,21 @@ struct Args {
     /// Prints one JSON object.
     #[arg(long)]
     json: bool,
+}
+
+/// Two routers joined by hICN packets over UDP.
+const TWO_HICN: &str = "two-hicn";
+const HICN_MAPPING: &str = "hicn:2001:db8:7::/48";
+/// The names below the prefix of [`HICN_MAPPING`].
+const HICN_PREFIX: &str = "/32=hicn/8=%20%01/8=%0D%B8/8=%00%07";
+
+fn is_hicn(faces: &str) -> bool {
+    [TWO_HICN, "hicn"].contains(&faces)
+}
+
+/// Arguments of `weir put` and `weir get` for these faces.
+fn mapping_words(faces: &str) -> &'static [&'static str] {
+    if is_hicn(faces) { &["--mapping", HICN_MAPPING] } else { &[] }
 }
 
 /// Figures of a round by name.
@@ -82,39 +98,55 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The routers of a round: the first is the consumer's, the last the producer's.
-struct Routers(Vec<Router>);
+struct Routers {
+    routers: Vec<Router>,
+    /// The address for hICN packets of the last router, if it has one.
+    hicn: String,
+}
 
 impl Routers {
     fn start(args: &Args, faces: &str, host: &Host) -> anyhow::Result<Self> {
-        let start = |socket: &str| -> anyhow::Result<Router> {
+        let hicn_port = host.free_port();
+        let start = |socket: &str, has_hicn_port: bool| -> anyhow::Result<Router> {
             let config = host.path("router.toml");
             let (runs, shared_memory) = (!args.without_runs, faces == "shm");
-            let text = format!("[faces]\nruns = {runs}\nshared_memory = {shared_memory}\n");
+            let mut text = format!("[faces]\nruns = {runs}\nshared_memory = {shared_memory}\n");
+            if has_hicn_port {
+                text += &format!("hicn_udp = [\"127.0.0.1:{hicn_port}\"]\n");
+            }
             std::fs::write(&config, text)?;
             let mut arguments = vec!["--store".into(), format!("{}MiB", store_mib(args))];
             arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
             Ok(Router::start_at_with(host, socket, &arguments))
         };
-        if faces != "two-udp" {
-            return Ok(Self(vec![start("router.sock")?]));
+        let hicn = format!("hicn+udp4://127.0.0.1:{hicn_port}");
+        if faces != TWO_HICN && faces != "two-udp" {
+            let routers = vec![start("router.sock", faces == "hicn")?];
+            return Ok(Self { routers, hicn });
         }
-        let (near, far) = (start("near.sock")?, start("far.sock")?);
-        near.add_route("/bench", &far.udp());
-        Ok(Self(vec![near, far]))
+        let (near, far) = (start("near.sock", false)?, start("far.sock", faces == TWO_HICN)?);
+        match faces == TWO_HICN {
+            true => near.add_route(HICN_PREFIX, &hicn),
+            false => near.add_route("/bench", &far.udp()),
+        }
+        Ok(Self { routers: vec![near, far], hicn })
     }
 
     fn near(&self) -> &Router {
-        &self.0[0]
+        &self.routers[0]
     }
 
     /// FaceUris for consumer and producer.
     fn transports(&self, faces: &str) -> anyhow::Result<(String, String)> {
-        let (near, far) = (self.near(), &self.0[self.0.len() - 1]);
+        let (near, far) = (self.near(), &self.routers[self.routers.len() - 1]);
         let consumer = match faces {
-            "shm" | "unix" | "two-udp" => near.unix(),
+            "shm" | "unix" | "two-udp" | TWO_HICN => near.unix(),
             "tcp" => near.tcp(),
             "udp" => near.udp(),
-            other => anyhow::bail!("--faces {other}: shm, unix, tcp, udp or two-udp"),
+            "hicn" => self.hicn.clone(),
+            other => {
+                anyhow::bail!("--faces {other}: shm, unix, tcp, udp, hicn, two-udp or two-hicn")
+            }
         };
         // Commands require a local face, and UDP faces are not local, so the producer stays on
         // Unix.
@@ -123,7 +155,7 @@ impl Routers {
     }
 
     fn processor_seconds(&self) -> anyhow::Result<f64> {
-        self.0.iter().map(|router| processor_seconds(router.process.id())).sum()
+        self.routers.iter().map(|router| processor_seconds(router.process.id())).sum()
     }
 }
 
@@ -140,11 +172,18 @@ struct Offer {
 }
 
 impl Offer {
-    fn new(args: &Args, host: &Host, transport: &str, seed: u64) -> anyhow::Result<Self> {
+    fn new(
+        args: &Args,
+        faces: &str,
+        host: &Host,
+        transport: &str,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
         let source = host.path(&format!("source{seed}"));
         let sha256 = random_file(&source, args.mebibytes << 20, seed);
         let object = format!("/bench/file{seed}");
         let mut words = vec!["put", source.to_str().context("UTF-8")?, &object, "--json"];
+        words.extend(mapping_words(faces));
         words.extend(args.put.split_whitespace());
         let producer = host.spawn(transport, &words);
         let name = producer.json_line()["name"].as_str().context("a name")?.to_owned();
@@ -158,13 +197,13 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     let (consumer, producer) = routers.transports(faces)?;
     let mut round = Round::new();
     let mut fetch = |offer: &Offer, phase: Option<&str>| -> anyhow::Result<()> {
-        let figures = fetch(args, &host, &consumer, &routers, offer)?;
+        let figures = fetch(args, faces, &host, &consumer, &routers, offer)?;
         let named = |phase| figures.map(|(name, value)| (format!("{phase}_{name}"), value));
         round.extend(phase.into_iter().flat_map(named));
         Ok(())
     };
     let seed = number * 3;
-    let mut offer = Offer::new(args, &host, &producer, seed)?;
+    let mut offer = Offer::new(args, faces, &host, &producer, seed)?;
     fetch(&offer, Some("cold"))?;
     // Stop the producer, so that all Data comes from the store. Fetch at once, before other Data
     // evicts it.
@@ -173,7 +212,7 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     if args.full {
         // The second fetch fills the store; the third finds it full.
         for (more, phase) in [(1, None), (2, Some("full"))] {
-            let offer = Offer::new(args, &host, &producer, seed + more)?;
+            let offer = Offer::new(args, faces, &host, &producer, seed + more)?;
             fetch(&offer, phase)?;
         }
     }
@@ -187,6 +226,7 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
 /// One fetch: goodput, the routers' processor time for each Data, retransmissions.
 fn fetch(
     args: &Args,
+    faces: &str,
     host: &Host,
     transport: &str,
     routers: &Routers,
@@ -196,6 +236,7 @@ fn fetch(
     let target = host.path("target");
     let output = if args.discard { Path::new("/dev/null") } else { &target };
     let mut words = vec!["get", &offer.name, "-o", output.to_str().context("UTF-8")?, "--json"];
+    words.extend(mapping_words(faces));
     words.extend(args.get.split_whitespace());
     let report = host.spawn(transport, &words).finish().success().json();
     let used = routers.processor_seconds()? - before;

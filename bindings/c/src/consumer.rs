@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 use libc::c_int;
 use nix::errno::Errno;
 use weir_binding::SharedTrust;
-use weir_crypto::random_octets;
 use weir_socket::{Consumer, Reader, Session, SocketError};
-use weir_wire::{Interest, Name, PACKET_SIZE_MAX};
+use weir_wire::Name;
 
 use crate::answer_queue::AnswerQueue;
 use crate::constants::{ICN_MISSED, ICN_UNVERIFIED};
@@ -24,8 +23,6 @@ const READS_MAX: usize = 1024;
 
 /// Maximum number of answers that one socket keeps or waits for.
 const ANSWERS_MAX: usize = 1024;
-
-const NS_PER_MS: u64 = 1_000_000;
 
 pub(crate) struct ObjectRead {
     reader: Mutex<ReadState>,
@@ -194,21 +191,12 @@ impl BoundConsumer {
         settings: &ConsumerSettings,
     ) -> Result<(), Errno> {
         let consumer = self.consumer(settings, settings.trust(&name)?)?;
-        let lifetime_ms = settings.options.lifetime.ns.div_ceil(NS_PER_MS);
-        let nonce = u32::from_ne_bytes(random_octets());
-        let mut interest = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms);
-        if !parameters.is_empty() {
-            interest = interest.application_parameters(parameters);
-        }
-        let interest = interest.encode();
-        if interest.len() > PACKET_SIZE_MAX {
-            return Err(Errno::EMSGSIZE);
-        }
         let kept = self.answers.values().map(|answers| answers.count()).sum::<usize>();
         if keeps_answer && kept >= ANSWERS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        let answer = consumer.express(&interest).map_err(|error| errno_of(&error))?;
+        let answer = consumer.send_parameters(&name, &parameters);
+        let answer = answer.map_err(|error| errno_of(&error))?;
         if keeps_answer {
             let answers = self.answers.entry(name);
             answers.or_insert_with(|| Arc::new(AnswerQueue::new(readiness))).add(answer);

@@ -1,6 +1,7 @@
 //! Conversion between names and `struct sockaddr_icn`.
 
 use nix::errno::Errno;
+use weir_hicn::HicnName;
 use weir_wire::Name;
 
 use crate::constants::{ADDRESS_BYTES, AF_ICN, FAMILY_BYTES, NAME_BYTES};
@@ -25,7 +26,10 @@ pub(crate) fn name_from(text: &[u8]) -> Result<Name, Errno> {
         return Err(Errno::EINVAL);
     }
     let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
-    text.parse().map_err(|_| Errno::EINVAL)
+    match HicnName::parse_uri(text) {
+        Some(name) => name.map_err(|_| Errno::EINVAL),
+        None => text.parse().map_err(|_| Errno::EINVAL),
+    }
 }
 
 /// The address of a name, with the terminating zero, if it is not too long.
@@ -57,6 +61,13 @@ mod tests {
         }
         let long: Name = format!("/{}", "a".repeat(1022)).parse().unwrap();
         assert_eq!(name_of(&address_of(&long).unwrap()), Ok(long));
+    }
+
+    #[test]
+    fn hicn_addresses_are_names() {
+        let name: Name = "/32=hicn/8=%b0%01/8=%00%00".parse().unwrap();
+        assert_eq!(name_from(b"hicn:b001::/32"), Ok(name));
+        assert_eq!(name_from(b"hicn:b001::/33"), Err(Errno::EINVAL));
     }
 
     #[test]

@@ -238,6 +238,74 @@ static void offers(void)
     CHECK(icn_close(pull) == 0);
 }
 
+/* A socket with hICN names. */
+static int mapped(int type, const char *prefix, const char *mapping)
+{
+    int fd = icn_socket(AF_ICN, type, 0);
+    CHECK(fd >= 0);
+    CHECK(set(fd, mapping) == 0);
+    if (type == SOCK_PROD) {
+        CHECK(set(fd, "signature_format=hicn") == 0);
+        CHECK(set(fd, "request_wait=60s") == 0);
+    }
+    CHECK(bind_to(fd, prefix) == 0);
+    return fd;
+}
+
+/* Everything above with the names and signatures of hICN. */
+static void hicn(void)
+{
+    static const char server[] = "mapping=hicn:2001:db8:7::/48";
+    static const char client[] = "mapping=hicn:2001:db8:8::/48";
+    static struct letter sent, asked, answer;
+    struct sockaddr_icn offered;
+    struct waiting got;
+    char *octets = content(50000);
+    int from = mapped(SOCK_PROD, "/p", server), to = mapped(SOCK_CONS, "/p", server);
+    int own = mapped(SOCK_PROD, "/client", client), pull = mapped(SOCK_CONS, "/client", client);
+    int direct = mapped(SOCK_PROD, "hicn:b001::/16", "mapping=hicn:b001::/16"), other;
+    CHECK(publish(from, "/p/a", octets, 50000, 0) == 50000);
+    check_get(to, "/p/a", octets, 50000, 5000);
+    CHECK(more(from, "/p/live", "one") == 3);
+    check_piece(to, "/p/live", "one", ICN_NEWEST);
+    CHECK(publish(from, "/p/live", "two", 3, 0) == 3);
+    check_get(to, "/p/live", "two", 3, 100);
+    /* A request names what is not published yet. */
+    start(&got, to, "/p/later");
+    CHECK(icn_recvmsg(from, letter(&asked, "", sizeof asked.octets), 0) == 0);
+    CHECK(strcmp(asked.name.sicn_name, "/p/later") == 0);
+    CHECK(publish(from, "/p/later", "late", 4, 0) == 4);
+    end(&got);
+    CHECK(got.result == 4);
+    /* An offer, and its answer. */
+    CHECK(publish(own, "/client/data", octets, 50000, 0) == 50000);
+    socklen_t len = offer_of(own, "/client/data", sent.octets, sizeof sent.octets);
+    CHECK(icn_sendmsg(to, letter(&sent, "/p/put", len), ICN_ANSWER) == (ssize_t)len);
+    CHECK(icn_recvmsg(from, room_with_control(&asked), 0) == (ssize_t)len);
+    CHECK(strcmp(asked.name.sicn_name, "/p/put") == 0);
+    memcpy(&offered, CMSG_DATA(CMSG_FIRSTHDR(&asked.header)), sizeof offered);
+    CHECK(strncmp(offered.sicn_name, "/client/data/", 13) == 0);
+    check_get(pull, offered.sicn_name, octets, 50000, 5000);
+    CHECK(publish(from, asked.name.sicn_name, "taken", 5, ICN_ANSWER) == 5);
+    CHECK(icn_recvmsg(to, letter(&answer, "/p/put", 100), ICN_ANSWER) == 5);
+    CHECK(memcmp(answer.octets, "taken", 5) == 0);
+    /* An object at an address has only segments. */
+    CHECK(publish(direct, "hicn:b001::1", octets, 50000, 0) == 50000);
+    FAILS(publish(direct, "hicn:b001::1", "x", 1, ICN_MORE), EINVAL);
+    FAILS(publish(direct, "hicn:b002::1", "x", 1, 0), EINVAL);
+    /* hICN's signatures need hICN names. */
+    other = icn_socket(AF_ICN, SOCK_PROD, 0);
+    CHECK(set(other, "signature_format=hicn") == 0);
+    FAILS(bind_to(other, "/q"), EINVAL);
+    free(octets);
+    CHECK(icn_close(other) == 0);
+    CHECK(icn_close(direct) == 0);
+    CHECK(icn_close(own) == 0);
+    CHECK(icn_close(pull) == 0);
+    CHECK(icn_close(from) == 0);
+    CHECK(icn_close(to) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct check checks[] = {
@@ -245,6 +313,7 @@ int main(int argc, char **argv)
         {"abandoned", abandoned},
         {"skipping", skipping},
         {"offers", offers},
+        {"hicn", hicn},
     };
     return run_check(argc, argv, checks, sizeof checks / sizeof *checks);
 }

@@ -61,6 +61,7 @@ impl Trust for PythonTrust {
             }
             Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
             Some(Advice::ImportKey) => "; `weir key import` it first",
+            Some(Advice::NameHicnKey) => "; `weir get --hicn-key FILE` can verify them",
             Some(Advice::ImportCertificate) => {
                 "; if you know the signer, get its certificate and import it with `weir key \
                  import FILE`"

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use weir_binding::{WithoutSignals, router_of};
+use weir_hicn::HicnName;
 use weir_socket::{Session, SessionConfig};
 use weir_wire::Name;
 
@@ -47,11 +48,14 @@ pub(crate) fn session(py: Python<'_>, router: Option<&str>) -> PyResult<Session>
     Ok(made)
 }
 
-/// Parses a name: `/a/b`, `ndn:/a/b` or `ndn:///a/b`.
+/// Parses a name: `/a/b`, `ndn:/a/b` or `ndn:///a/b`, or an hICN address, `hicn:b001::1`.
 ///
 /// # Errors
 /// The text is not a name.
 pub(crate) fn name_of(text: &str) -> PyResult<Name> {
+    if let Some(name) = HicnName::parse_uri(text) {
+        return name.map_err(|error| errors::name(error.to_string()));
+    }
     let path = text.strip_prefix("ndn://").unwrap_or(text);
     if !path.starts_with('/') && !path.starts_with("ndn:") {
         let message = format!("{text:?} is not a name: names start with a slash, as /{path}");

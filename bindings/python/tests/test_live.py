@@ -166,6 +166,58 @@ def test_a_server_gets_what_a_client_offers_and_answers():
         weir.Offer(b"rubbish")
 
 
+def test_names_and_signatures_of_hicn():
+    served = {"mapping": "hicn:2001:db8:7::/48"}
+    offered = {"mapping": "hicn:2001:db8:8::/48"}
+    signed = {"signature_format": "hicn", "metadata_freshness": 0}
+    photo = os.urandom(50_000)
+    with (
+        weir.Producer("/t/hicn", request_wait=30, **served, **signed) as server,
+        weir.Producer("/t/own", **offered, **signed) as client,
+    ):
+        consumer = weir.Consumer("/t/hicn", **served)
+        server.publish("/t/hicn/a", photo).wait()
+        assert consumer.fetch("/t/hicn/a").wait(30) == photo
+        with server.publish_live("/t/hicn/log") as log:
+            log.append(b"one").wait()
+            fetch = consumer.fetch_newest("/t/hicn/log")
+            assert bytes(fetch.chunk().wait(30)) == b"one"
+            log.append(b"two").wait()
+            log.finish().wait()
+            assert b"".join(fetch) == b"two" and fetch.is_verified
+        # A request names what is not published yet.
+        later = consumer.fetch("/t/hicn/later")
+        reading = threading.Thread(target=lambda: later.wait(30))
+        reading.start()
+        request = server.request().wait(30)
+        assert (request.name, request.parameters) == ("/t/hicn/later", None)
+        server.publish(request.name, b"late").wait()
+        reading.join()
+        assert later.wait(30) == b"late"
+        # An offer, and its answer.
+        offer = client.offer("/t/own/photo", photo).wait()
+        asked = []
+
+        def answer():
+            request = server.request().wait(30)
+            source = weir.Consumer("/t/own", **offered)
+            asked.append((request.name, source.fetch(request.offer().name).wait(30) == photo))
+            server.answer(request, b"got it").wait()
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        assert bytes(consumer.send("/t/hicn/upload", offer).wait(30)) == b"got it"
+        answering.join()
+        assert asked == [("/t/hicn/upload", True)]
+    with weir.Producer("hicn:b001::/16", mapping="hicn:b001::/16", **signed) as direct:
+        name = direct.publish("hicn:b001::1", photo).wait()
+        assert name == "/32=hicn/%B0%01" + 6 * "/%00%00" + "/%00%01"
+        with pytest.raises(weir.WeirError, match="no versions"):
+            direct.publish_live("hicn:b001::1").wait()
+    with pytest.raises(weir.WeirError, match="needs a mapping"):
+        weir.Producer("/t/q", **signed).__enter__()
+
+
 def test_single_interests_are_answered_or_not():
     asked = []
 

@@ -6,7 +6,8 @@ use crate::error::HicnError;
 
 /// Octets of the header without the signature.
 pub(crate) const AH_SIZE: usize = 44;
-const WORD: usize = 4;
+/// Octets of the unit of lengths.
+pub(crate) const WORD: usize = 4;
 /// Most octets of a signature with its padding.
 pub(crate) const SIGNATURE_SIZE_MAX: usize = u8::MAX as usize * WORD;
 
@@ -15,6 +16,8 @@ pub(crate) const SIGNATURE_SIZE_MAX: usize = u8::MAX as usize * WORD;
 pub struct Algorithm(u8);
 
 impl Algorithm {
+    /// No signature: hICN's library sends such a header if the producer has no key.
+    pub const NONE: Self = Self(0);
     pub const ECDSA_SHA256: Self = Self(7);
     pub const ED25519: Self = Self(9);
     pub const HMAC_SHA256: Self = Self(13);
@@ -31,7 +34,7 @@ impl Algorithm {
     /// [`HicnError::Algorithm`].
     pub(crate) const fn from_number(number: u8) -> Result<Self, HicnError> {
         match number {
-            1..=Self::LAST => Ok(Self(number)),
+            0..=Self::LAST => Ok(Self(number)),
             _ if number == Self::NDN.0 => Ok(Self::NDN),
             _ => Err(HicnError::Algorithm(number)),
         }
@@ -66,6 +69,9 @@ impl<'a> AhView<'a> {
             return Err(HicnError::Ah);
         }
         let (signature_field, rest) = rest.split_at_checked(signature_size).ok_or(HicnError::Ah)?;
+        if algorithm == Algorithm::NONE.number() && signature_size > 0 {
+            return Err(HicnError::Algorithm(algorithm));
+        }
         let time: &[u8; 8] = fixed[4..].first_chunk().expect("the time is in the fixed octets");
         let key_id = fixed.last_chunk().expect("the key identifier is in the fixed octets");
         let ah = Self {

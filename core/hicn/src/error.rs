@@ -30,6 +30,9 @@ pub enum HicnError {
     /// The elements of an NDN packet in the authentication header are malformed.
     #[error("malformed NDN elements in the authentication header")]
     NdnElements,
+    /// The payload of an Interest with the manifest flag is not a manifest.
+    #[error("malformed Interest manifest")]
+    InterestManifest,
     /// As an NDN packet, it would exceed the largest packet.
     #[error("the packet is too large")]
     TooLarge,
@@ -57,6 +60,7 @@ impl HicnError {
             Self::Ah => "hicn-ah",
             Self::Algorithm(_) => "hicn-algorithm",
             Self::NdnElements => "hicn-ndn-elements",
+            Self::InterestManifest => "hicn-interest-manifest",
             Self::TooLarge => "hicn-too-large",
             Self::NoName => "hicn-no-name",
             Self::NoForm => "hicn-no-form",

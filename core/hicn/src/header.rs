@@ -75,6 +75,11 @@ impl Flags {
     }
 
     #[must_use]
+    pub const fn without(self, flag: Self) -> Self {
+        Self(self.0 & !flag.0)
+    }
+
+    #[must_use]
     pub const fn with_if(self, flag: Self, is_set: bool) -> Self {
         if is_set { self.with(flag) } else { self }
     }

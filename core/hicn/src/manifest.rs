@@ -1,4 +1,5 @@
-//! The manifests of hICN's library, for reading (NDN-FACTS 7.3). All integers are little-endian.
+//! The manifests of hICN's library, for reading (NDN-FACTS 7.3). Integers of the parameters are
+//! little-endian, suffixes of entries big-endian.
 
 use core::net::Ipv6Addr;
 
@@ -96,7 +97,7 @@ impl<'a> TransportManifest<'a> {
         self.entries.chunks_exact(ENTRY_SIZE).map(|entry| {
             let (suffix, digest) = entry.split_first_chunk().expect("an entry has a suffix");
             let digest = digest.try_into().expect("an entry has a digest");
-            ManifestEntry { suffix: u32::from_le_bytes(*suffix), digest }
+            ManifestEntry { suffix: u32::from_be_bytes(*suffix), digest }
         })
     }
 }

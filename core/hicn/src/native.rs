@@ -27,13 +27,31 @@ pub struct NativeData<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct SignedOctets<'a> {
     headers: [u8; HEADER_SIZE + AH_SIZE],
+    headers_size: usize,
     signature_size: usize,
     payload: &'a [u8],
 }
 
-impl SignedOctets<'_> {
+/// The place of a signature of this size, while it is signed.
+pub(crate) fn zeros(size: usize) -> &'static [u8] {
+    &ZEROS[..size]
+}
+
+impl<'a> SignedOctets<'a> {
+    /// The octets of a packet with this authentication header, or without one.
+    pub(crate) fn new(name: HicnName, ah: Option<&AhView<'_>>, payload: &'a [u8]) -> Self {
+        let mut headers = [0; HEADER_SIZE + AH_SIZE];
+        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(name));
+        let (mut headers_size, mut signature_size) = (HEADER_SIZE, 0);
+        if let Some(ah) = ah {
+            headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
+            (headers_size, signature_size) = (headers.len(), ah.signature_field.len());
+        }
+        Self { headers, headers_size, signature_size, payload }
+    }
+
     pub fn portions(&self) -> [&[u8]; 3] {
-        [&self.headers, &ZEROS[..self.signature_size], self.payload]
+        [&self.headers[..self.headers_size], zeros(self.signature_size), self.payload]
     }
 }
 
@@ -51,7 +69,9 @@ impl<'a> NativeData<'a> {
             None => signature_field.is_empty().then_some(None)?,
             Some(&[number, padding]) => {
                 let KeyLocatorView::Digest(key_id) = info.key_locator? else { return None };
+                let is_unsigned = number == Algorithm::NONE.number();
                 let is_whole = signature_field.len().is_multiple_of(4)
+                    && (!is_unsigned || signature_field.is_empty())
                     && signature_field.len() <= SIGNATURE_SIZE_MAX
                     && usize::from(padding) <= signature_field.len();
                 let algorithm = Algorithm::from_number(number).ok();
@@ -88,13 +108,36 @@ impl<'a> NativeData<'a> {
 
     /// What the signature covers; `None` if the packet is not signed.
     pub fn signed_octets(&self) -> Option<SignedOctets<'a>> {
-        let ah = self.ah?;
-        let mut headers = [0; HEADER_SIZE + AH_SIZE];
-        headers[..HEADER_SIZE].copy_from_slice(&Header::signed_octets(self.name));
-        headers[HEADER_SIZE..].copy_from_slice(&ah.fixed_octets(0));
-        let signature_size = ah.signature_field.len();
-        Some(SignedOctets { headers, signature_size, payload: self.payload })
+        self.ah.is_some_and(|ah| ah.algorithm != Algorithm::NONE).then(|| self.stable_octets())
     }
+
+    /// The octets that no router changes: what a signature covers, and what the digest in a
+    /// manifest is computed from.
+    pub fn stable_octets(&self) -> SignedOctets<'a> {
+        SignedOctets::new(self.name, self.ah.as_ref(), self.payload)
+    }
+
+    /// Whether the producer marked the packet as the last one. No signature covers the flag.
+    pub const fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Whether the producer marked the payload as a manifest. No signature covers the flag.
+    pub const fn is_manifest(&self) -> bool {
+        self.is_manifest
+    }
+}
+
+/// The path label of a Data of an hICN producer; `None` for other Data. No signature covers it.
+pub fn path_label(data: &DataView<'_>) -> Option<u8> {
+    if !HicnName::has_keyword(data.name)
+        || data.signature_info().signature_type != signature_type::HICN
+    {
+        return None;
+    }
+    let body = tlv::read_single_of(data.wire, tlv::DATA).ok()?;
+    let label = child(body, tlv::HICN_PATH_LABEL).and_then(<[u8]>::first);
+    Some(label.copied().unwrap_or(0))
 }
 
 /// The value of the first element of this type.

@@ -26,4 +26,19 @@ impl<'a> HicnView<'a> {
         };
         Ok(Self { header, ah, payload, rest })
     }
+
+    /// Whether it is an Interest for several suffixes, with an
+    /// [`InterestManifest`](crate::InterestManifest) as its payload.
+    pub const fn is_interest_manifest(&self) -> bool {
+        !self.header.is_data() && self.header.flags.has(Flags::MANIFEST)
+    }
+
+    /// The Interest for one suffix of an Interest manifest.
+    #[must_use]
+    pub fn for_suffix(&self, suffix: u32) -> Self {
+        let mut header = self.header;
+        header.name.suffix = suffix;
+        header.flags = header.flags.without(Flags::MANIFEST).without(Flags::AH);
+        Self { header, ah: None, payload: &[], rest: &[] }
+    }
 }

@@ -1,16 +1,23 @@
 //! Packets of public hICN programs (`tests/vectors/hicn.jsonl`).
 
+use sha2::{Digest, Sha256};
 use weir_hicn::manifest::{TransportManifest, TransportParameters};
-use weir_hicn::{Flags, HicnError, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label};
+use weir_hicn::{
+    Algorithm, Flags, HicnError, HicnView, Hop, NativeData, from_tlv, to_tlv, updated_label,
+};
 use weir_wire::{DataView, InterestView};
 
 fn vectors() -> Vec<Vec<u8>> {
-    let lines = include_str!("vectors/hicn.jsonl").lines();
+    packets(include_str!("vectors/hicn.jsonl"), "")
+}
+
+/// The packets of a file whose lines contain this text.
+fn packets(file: &str, text: &str) -> Vec<Vec<u8>> {
     let hex = |line| {
         let record: serde_json::Value = serde_json::from_str(line).expect("JSON");
         hex::decode(record["hex"].as_str().expect("a text")).expect("hexadecimal")
     };
-    lines.map(hex).collect()
+    file.lines().filter(|line| line.contains(text)).map(hex).collect()
 }
 
 fn tlv(view: &HicnView<'_>) -> Vec<u8> {
@@ -130,6 +137,49 @@ fn decodes_a_realtime_manifest() {
     let packet = tlv(&view);
     let data = DataView::decode(&packet).expect("a Data of NDN");
     assert_eq!(data.content_type, 4);
+}
+
+/// Byte streams of the public library: a manifest, then the packets that it lists.
+#[test]
+fn captured_manifests_list_the_digests_of_packets() {
+    for (stream, final_suffix) in [("none", 7), ("hmac", 7), ("ec", 7), ("low", 6)] {
+        let text = format!("\"stream\": \"{stream}\"");
+        let packets = packets(include_str!("vectors/bytestream.jsonl"), &text);
+        assert_eq!(packets.len(), 8);
+        for (at, count, is_last) in [(0, 4, false), (5, 2, true)] {
+            let view = HicnView::decode(&packets[at]).expect("a manifest");
+            let manifest = TransportManifest::decode(view.payload).expect("a manifest");
+            let parameters = TransportParameters::ByteStream { final_segment: final_suffix };
+            assert_eq!((manifest.parameters, manifest.is_last), (parameters, is_last));
+            assert_eq!(manifest.address.to_string(), "b001::1");
+            assert_eq!(manifest.entries().len(), count);
+            for (entry, listed) in manifest.entries().zip(&packets[at + 1..]) {
+                let packet = tlv(&HicnView::decode(listed).expect("a listed packet"));
+                let data = DataView::decode(&packet).expect("a Data of NDN");
+                let native = NativeData::of(&data).expect("a native Data");
+                assert!(native.signed_octets().is_none());
+                let octets = native.stable_octets().portions().concat();
+                let digest: [u8; 32] = Sha256::digest(octets).into();
+                let header = HicnView::decode(listed).expect("a listed packet").header;
+                assert_eq!((entry.suffix, *entry.digest), (header.name.suffix, digest));
+            }
+        }
+    }
+}
+
+/// Without a key, hICN's library sends an empty authentication header.
+#[test]
+fn empty_authentication_header_is_kept() {
+    let packets = packets(include_str!("vectors/bytestream.jsonl"), "\"stream\": \"none\"");
+    let view = HicnView::decode(&packets[0]).expect("a manifest");
+    assert_eq!(view.ah.expect("a header").algorithm, Algorithm::NONE);
+    let packet = tlv(&view);
+    let native = NativeData::of(&DataView::decode(&packet).expect("a Data")).expect("a native one");
+    assert!(native.signed_octets().is_none());
+    let hop = Hop { locator: view.header.locator, face: 0, is_marked: false };
+    let mut again = Vec::new();
+    from_tlv(&packet, &hop, &mut again).expect("an hICN form");
+    assert_eq!(again[60..], packets[0][60..]);
 }
 
 #[test]

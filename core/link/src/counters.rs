@@ -94,12 +94,16 @@ link_drops! {
     HicnAlgorithm = "hicn-algorithm",
     /// The NDN elements in the authentication header are malformed.
     HicnNdnElements = "hicn-ndn-elements",
+    /// The payload of an Interest with the manifest flag is no Interest manifest.
+    HicnInterestManifest = "hicn-interest-manifest",
     /// As an NDN packet, the hICN packet would exceed the largest packet.
     HicnTooLarge = "hicn-too-large",
     /// A packet whose name is not an hICN name was sent to a face with hICN packets.
     HicnNoName = "hicn-no-name",
     /// A packet with a field that hICN lacks, or a Nack, was sent to a face with hICN packets.
     HicnNoForm = "hicn-no-form",
+    /// An Interest was sent to a face with hICN packets that has no locator of its own.
+    HicnNoLocator = "hicn-no-locator",
     /// A control message of hicn-light from a peer that may not send any: one of another host.
     HicnControl = "hicn-control",
     /// The socket refused the frame (unreachable, too long, no buffers).

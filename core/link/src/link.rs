@@ -4,7 +4,9 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
 use weir_wire::{RunOffer, tlv};
 
-use crate::codec::{CodecContext, Decoder, Encoder, Mode, PacketFormat, Received, Reliability};
+use crate::codec::{
+    CodecContext, Decoder, Encoder, Hicn, Mode, PacketFormat, Received, Reliability,
+};
 use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
@@ -149,7 +151,11 @@ impl Link {
     /// its own frame. Interests that shaping delays are skipped; see [`Received::Delayed`].
     pub fn next_in_run(&mut self, now: Instant, pool: &mut Pool) -> Option<(LpHeader, Packet)> {
         loop {
-            let (header, packet) = self.decoder.next_in_run(pool)?;
+            let next = match self.decoder.next_in_run(pool) {
+                Some(next) => Some(next),
+                None => self.encoder.hicn().and_then(Hicn::next_in_run),
+            };
+            let (header, packet) = next?;
             let admitted = self.admit(now, PacketKind::Interest, header, packet);
             if let Received::Packet { header, packet } = admitted {
                 return Some((header, packet));
@@ -193,7 +199,17 @@ impl Link {
 
     #[inline(never)]
     fn gather_ready(&mut self, begun: usize) {
-        let Self { offers: Some(offers), egress, config, counters, .. } = self else { return };
+        let Self { offers: Some(offers), egress, config, counters, encoder, .. } = self else {
+            return;
+        };
+        if let Some(hicn) = encoder.hicn() {
+            if hicn.may_join(config.codec.runs) {
+                let (runs, interests) = egress.gather_hicn(begun, config.codec.mtu);
+                counters.out_runs += runs;
+                counters.out_run_interests += interests;
+            }
+            return;
+        }
         let now = egress.now();
         let (span, may_query) = (offers.span(now), offers.may_query(now));
         let mut offer = None;

@@ -8,6 +8,7 @@ use weir_wire::{DataView, Interest, Name, NameView};
 
 use crate::element::Element;
 use crate::error::DecodeError;
+use crate::face_uri;
 use crate::numbers::{FacePersistency, route_flags, route_origin};
 use crate::parameters::{ControlParameters, ControlResponse};
 
@@ -146,7 +147,13 @@ impl Command {
         }
         match self {
             Self::FacesCreate => {
-                parameters.face_persistency.get_or_insert(FacePersistency::Persistent);
+                let uri = parameters.uri.as_deref().unwrap_or_default();
+                // A TUN device may be removed and made again.
+                let default = match face_uri::scheme(uri) {
+                    "hicn+tun" => FacePersistency::Permanent,
+                    _ => FacePersistency::Persistent,
+                };
+                parameters.face_persistency.get_or_insert(default);
             }
             Self::FibAddNextHop => {
                 parameters.cost.get_or_insert(0);

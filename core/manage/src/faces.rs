@@ -114,6 +114,7 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
     }
     let (transport, is_tcp) = match face_uri::scheme(&uri) {
         "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
+        "hicn+tun" => ("TUN", false),
         "tcp4" | "tcp6" => ("TCP", true),
         _ => return refuse(406, "Unsupported protocol"),
     };
@@ -164,7 +165,7 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     let mut bad = ControlParameters::default();
     let scheme = face_uri::scheme(&face.uri);
     let is_ndn_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
-    let is_datagram = is_ndn_datagram || matches!(scheme, "hicn+udp4" | "hicn+udp6");
+    let is_datagram = is_ndn_datagram || matches!(scheme, "hicn+udp4" | "hicn+udp6" | "hicn+tun");
     let mut bad_flags = 0;
     for (flag, is_possible) in [
         (face_flags::LOCAL_FIELDS, face.scope == FaceScope::Local),
@@ -185,6 +186,7 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
                     face_uri::is_multicast(&face.uri)
                 }
                 "unix" | "fd" => *wanted != FacePersistency::OnDemand,
+                "hicn+tun" => *wanted == FacePersistency::OnDemand,
                 _ => true,
             }
     });

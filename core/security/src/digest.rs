@@ -88,6 +88,21 @@ impl Verifier for DigestVerifier {
     }
 }
 
+/// Accepts hICN packets that have no signature ([`SignatureType::HICN`]), and refuses signed ones.
+/// For users who allow unsigned content.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct UnsignedHicnVerifier;
+
+impl Verifier for UnsignedHicnVerifier {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HICN
+    }
+
+    fn verify(&self, _portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        if signature.is_empty() { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;

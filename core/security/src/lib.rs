@@ -16,8 +16,11 @@ pub use certificate::{
     Certificate, CertificateDraft, CertificateError, IssueError, SELF_ISSUER, Validity,
     identity_of, is_certificate_name, is_key_name, key_name, key_name_of,
 };
-pub use digest::{DigestSigner, DigestVerifier, NullSigner, sha256, sha256_each};
+pub use digest::{
+    DigestSigner, DigestVerifier, NullSigner, UnsignedHicnVerifier, sha256, sha256_each,
+};
 pub use sign::{
-    KeyLocator, SignError, SignatureType, Signer, Verifier, VerifierFactory, VerifyError,
-    sign_data, sign_interest, verify_data, verify_interest,
+    KeyLocator, SignError, SignatureFormat, SignatureType, Signer, Verifier, VerifierFactory,
+    VerifyError, native_signing, sign_data, sign_data_as, sign_interest, verify_data,
+    verify_interest,
 };

@@ -250,13 +250,23 @@ impl DigestManifest {
         if (shape, level) != (self.shape, part.level) || expected.is_some_and(|it| it != first) {
             return Err(ManifestError::Inconsistent);
         }
+        self.add_digests(part, digests.to_vec())
+    }
+
+    /// Adds the digests that a part of another format lists. The caller has verified it.
+    ///
+    /// # Errors
+    /// [`ManifestError::TooLarge`].
+    pub fn add_digests(&mut self, part: PartId, digests: Vec<Digest>) -> Result<(), ManifestError> {
+        let first = part.number.checked_mul(self.shape.digests_per_part());
         // The last listed packet may have fewer segments below it than a full part.
-        let last = first.saturating_add(digests.len() as u64 - 1);
-        let before_last = last.saturating_mul(shape.segments_below(level - 1));
-        if expected.is_none() || before_last >= self.segments_max {
+        let last = first.map(|first| first.saturating_add(digests.len() as u64 - 1));
+        let before_last =
+            last.map(|last| last.saturating_mul(self.shape.segments_below(part.level - 1)));
+        if before_last.is_none_or(|before| before >= self.segments_max) {
             return Err(ManifestError::TooLarge);
         }
-        self.parts.insert(part, digests.to_vec());
+        self.parts.insert(part, digests);
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_hicn::{Algorithm, NativeData};
+use weir_base::words;
+use weir_hicn::{Algorithm, HicnName, NativeData, NativeSigning};
 use weir_wire::{Data, DataView, Interest, InterestView, SignatureInfo, signature_type};
 
 pub use weir_wire::KeyLocator;
@@ -27,8 +28,22 @@ impl SignatureType {
     pub const ED25519: Self = Self(5);
     /// No signature: an empty value.
     pub const NULL: Self = Self(200);
-    /// hICN's signature of an hICN packet, by the algorithm that SignatureInfo names.
+    /// hICN's signature of an hICN packet, by the algorithm that SignatureInfo names. As the type
+    /// of a verifier: that of hICN packets without a signature.
     pub const HICN: Self = Self(signature_type::HICN);
+    /// An algorithm of hICN that has no verifier.
+    const UNKNOWN: Self = Self(u64::MAX);
+
+    /// Octets of the longest signature, with RSA keys of 2048 bits and other keys of 256.
+    pub const fn size_max(self) -> usize {
+        match self {
+            Self::SHA256_WITH_RSA => 256,
+            Self::SHA256_WITH_ECDSA => 72,
+            Self::DIGEST_SHA256 | Self::HMAC_SHA256 => 32,
+            Self::ED25519 => 64,
+            _ => 0,
+        }
+    }
 }
 
 impl fmt::Display for SignatureType {
@@ -41,6 +56,7 @@ impl fmt::Display for SignatureType {
             Self::ED25519 => f.write_str("SignatureEd25519"),
             Self::NULL => f.write_str("NullSignature"),
             Self::HICN => f.write_str("hICN"),
+            Self::UNKNOWN => f.write_str("an unknown algorithm of hICN"),
             Self(other) => write!(f, "SignatureType {other}"),
         }
     }
@@ -52,7 +68,32 @@ pub enum SignError {
     /// The provider failed, for example because a key device was removed.
     #[error("the signing provider failed")]
     Provider,
+    /// hICN has no signature of this type.
+    #[error("hICN's signatures need a key, and {0} has none; or the key is too long")]
+    NoHicnSignature(SignatureType),
+    /// hICN cannot carry the Data as its own: it has another name, or a content type.
+    #[error("the Data has no hICN form, so it has no hICN signature")]
+    NoHicnForm,
 }
+
+/// How Data is signed.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum SignatureFormat {
+    /// As NDN does, over the elements of the packet.
+    #[default]
+    Ndn,
+    /// As hICN does, over octets of the hICN packet (decision 0047).
+    Hicn,
+}
+
+words!(SignatureFormat { Ndn = "ndn", Hicn = "hicn" });
+
+/// The key identifier that hICN's library writes for keys without a public key: SHA-256 of eight
+/// zero octets.
+const NO_KEY_ID: [u8; 32] = [
+    0xaf, 0x55, 0x70, 0xf5, 0xa1, 0x81, 0x0b, 0x7a, 0xf7, 0x8c, 0xaf, 0x4b, 0xc7, 0x0a, 0x66, 0x0f,
+    0x0d, 0xf5, 0x1e, 0x42, 0xba, 0xf9, 0x1d, 0x4d, 0xe5, 0xb2, 0x32, 0x8d, 0xe0, 0xe8, 0x3d, 0xfc,
+];
 
 /// Why the signature of a packet is not accepted.
 #[derive(Clone, Eq, PartialEq, Debug, thiserror::Error)]
@@ -83,6 +124,17 @@ pub trait Signer: Send + Sync {
 
     /// Signs the concatenation of `portions`.
     fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError>;
+
+    /// SHA-256 of the public key's SubjectPublicKeyInfo, which names the key in hICN's signatures.
+    /// `None` if there is no public key.
+    fn key_digest(&self) -> Option<[u8; 32]> {
+        None
+    }
+
+    /// Octets of the longest signature.
+    fn signature_size_max(&self) -> usize {
+        self.signature_type().size_max()
+    }
 }
 
 /// Verifies signatures with one key.
@@ -111,6 +163,51 @@ pub trait VerifierFactory {
 /// Signs and encodes a Data packet. SignatureInfo has only the signer's type and KeyLocator.
 pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError> {
     data.try_encode_signed(&signature_info(signer), |portions| signer.sign(portions))
+}
+
+/// As [`sign_data`], in one of both formats. `time_ms` is the time for hICN's signature, in
+/// milliseconds. A FinalBlockId remains there only in the Data that it names.
+///
+/// # Errors
+/// Those of the signer, [`SignError::NoHicnSignature`] and [`SignError::NoHicnForm`].
+pub fn sign_data_as(
+    format: SignatureFormat,
+    data: &Data,
+    signer: &dyn Signer,
+    time_ms: u64,
+) -> Result<Vec<u8>, SignError> {
+    if format == SignatureFormat::Ndn {
+        return sign_data(data, signer);
+    }
+    let name = HicnName::from_name(data.name.as_view()).ok_or(SignError::NoHicnForm)?;
+    if data.content_type != 0 {
+        return Err(SignError::NoHicnForm);
+    }
+    let signing = native_signing(signer, time_ms)?;
+    let signature = signer.sign(&signing.signed_octets(name, &data.content).portions())?;
+    let (value, padding) = signing.signature_value(signature).ok_or(SignError::Provider)?;
+    let own = data.name.as_view().last();
+    let final_block_id = data.final_block_id.clone().filter(|last| Some(last.as_view()) == own);
+    let data = Data { final_block_id, ..data.clone() };
+    Ok(data.encode_signed(&signing.signature_info(padding), |_| value))
+}
+
+/// How `signer` makes hICN's signatures at this time.
+///
+/// # Errors
+/// [`SignError::NoHicnSignature`].
+pub fn native_signing(signer: &dyn Signer, time_ms: u64) -> Result<NativeSigning, SignError> {
+    let signature_type = signer.signature_type();
+    let algorithm = match signature_type {
+        SignatureType::SHA256_WITH_ECDSA => Algorithm::ECDSA_SHA256,
+        SignatureType::ED25519 => Algorithm::ED25519,
+        SignatureType::HMAC_SHA256 => Algorithm::HMAC_SHA256,
+        SignatureType::SHA256_WITH_RSA => Algorithm::RSA_SHA256,
+        other => return Err(SignError::NoHicnSignature(other)),
+    };
+    let key_id = signer.key_digest().unwrap_or(NO_KEY_ID);
+    NativeSigning::new(algorithm, key_id, time_ms, signer.signature_size_max())
+        .ok_or(SignError::NoHicnSignature(signature_type))
 }
 
 /// Signs and encodes an Interest, with the parameters digest as the last component of its name.
@@ -148,7 +245,8 @@ pub fn verify_data(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), V
 fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), VerifyError> {
     let native = NativeData::of(data).ok_or(VerifyError::Mismatch)?;
     let (Some(ah), Some(signed)) = (native.ah, native.signed_octets()) else {
-        return Err(VerifyError::Unsigned);
+        expect_type(SignatureType::HICN.0, verifier).map_err(|_| VerifyError::Unsigned)?;
+        return verifier.verify(&native.stable_octets().portions(), &[]);
     };
     let found = match ah.algorithm {
         Algorithm::ECDSA_SHA256 => SignatureType::SHA256_WITH_ECDSA,
@@ -156,7 +254,7 @@ fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), Ver
         Algorithm::HMAC_SHA256 => SignatureType::HMAC_SHA256,
         Algorithm::RSA_SHA256 => SignatureType::SHA256_WITH_RSA,
         // No verifier has this type.
-        _ => SignatureType::HICN,
+        _ => SignatureType::UNKNOWN,
     };
     expect_type(found.0, verifier)?;
     verifier.verify(&signed.portions(), ah.signature())

@@ -1,18 +1,17 @@
 //! Signatures of packets that public hICN programs sent (`core/hicn/tests/vectors/hicn.jsonl`).
 
 use weir_hicn::{HicnView, Hop, from_tlv, to_tlv};
-use weir_security::{SignatureType, Verifier, VerifyError, sha256, verify_data};
-use weir_wire::{DataView, SignatureInfo, signature_type};
+use weir_security::{
+    DigestSigner, KeyLocator, NullSigner, SignError, SignatureFormat, SignatureType, Signer,
+    Verifier, VerifyError, sha256, sign_data_as, verify_data,
+};
+use weir_wire::{Component, Data, DataView, SignatureInfo, signature_type};
 
 /// HMAC-SHA256 (RFC 2104) with a short key, as hICN's programs permit.
 struct ShortHmac(&'static [u8]);
 
-impl Verifier for ShortHmac {
-    fn signature_type(&self) -> SignatureType {
-        SignatureType::HMAC_SHA256
-    }
-
-    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+impl ShortHmac {
+    fn tag(&self, portions: &[&[u8]]) -> [u8; 32] {
         let pad = |octet: u8| {
             let mut block = [octet; 64];
             block.iter_mut().zip(self.0).for_each(|(pad, key)| *pad ^= key);
@@ -20,8 +19,31 @@ impl Verifier for ShortHmac {
         };
         let inner_pad = pad(0x36);
         let inner = sha256(&[&[&inner_pad[..]], portions].concat());
-        let tag = sha256(&[&pad(0x5C), &inner]);
-        if tag == *signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+        sha256(&[&pad(0x5C), &inner])
+    }
+}
+
+impl Verifier for ShortHmac {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        if self.tag(portions) == *signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
+impl Signer for ShortHmac {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        None
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        Ok(self.tag(portions).to_vec())
     }
 }
 
@@ -104,4 +126,95 @@ fn other_signatures_are_refused() {
     let info = SignatureInfo::new(signature_type::HICN);
     assert_eq!(verify(&sign(&info, b"")), Err(VerifyError::Unsigned));
     assert_eq!(verify(&sign(&info, &[0; 32])), Err(VerifyError::Mismatch));
+}
+
+/// Signs what hICN's programs signed, and gets their packets.
+#[test]
+fn signs_as_public_programs_do() {
+    let mut seen = 0;
+    for packet in signed_packets() {
+        let tlv = to_data(&packet);
+        let view = DataView::decode(&tlv).unwrap();
+        let (data, time_ms) = (view.to_data(), view.signature_info().time_ms.unwrap());
+        let signed = sign_data_as(SignatureFormat::Hicn, &data, &KEY, time_ms);
+        if data.content_type != 0 {
+            assert_eq!(signed, Err(SignError::NoHicnForm));
+            continue;
+        }
+        let mut sent = Vec::new();
+        let hop = Hop { locator: view_locator(&packet), face: 0, is_marked: false };
+        from_tlv(&signed.unwrap(), &hop, &mut sent).unwrap();
+        // Hop limit, path label and checksum differ: the packets are from different routers.
+        let rest = |octets: &[u8]| [&octets[..7], &octets[8..51], &octets[52..56]].concat();
+        assert_eq!((rest(&sent), &sent[58..]), (rest(&packet), &packet[58..]));
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+}
+
+fn view_locator(packet: &[u8]) -> std::net::Ipv6Addr {
+    HicnView::decode(packet).unwrap().header.locator
+}
+
+/// A key whose signatures are shorter than the longest ones, as those of ECDSA.
+struct Short(usize);
+
+impl Signer for Short {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::SHA256_WITH_ECDSA
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        None
+    }
+
+    fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        Ok(KEY.tag(portions).into_iter().cycle().take(self.0).collect())
+    }
+}
+
+impl Verifier for Short {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::SHA256_WITH_ECDSA
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        if self.sign(portions).unwrap() == signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
+#[test]
+fn short_signatures_are_padded() {
+    let name = DataView::decode(&to_data(&signed_packets()[0])).unwrap().name.to_name();
+    let last = Component::from(name.as_view().last().unwrap());
+    for (size, final_block_id) in [(70, last.clone()), (71, Component::segment(999)), (72, last)] {
+        let is_own = size != 71;
+        let data = Data::new(name.clone()).content("text").freshness_ms(1000);
+        let data = data.final_block_id(final_block_id);
+        let key = Short(size);
+        let packet = sign_data_as(SignatureFormat::Hicn, &data, &key, 5).unwrap();
+        let hop = Hop { locator: "2001:db8::9".parse().unwrap(), face: 3, is_marked: false };
+        let mut sent = Vec::new();
+        from_tlv(&packet, &hop, &mut sent).unwrap();
+        let again = to_data(&sent);
+        let view = DataView::decode(&again).unwrap();
+        assert_eq!(verify_data(&view, &key), Ok(()));
+        assert_eq!(view.signature_value().len(), 72);
+        assert_eq!(view.final_block_id().is_some(), is_own);
+        // The path label of the hop is the only difference.
+        let body = |packet: &[u8]| packet[packet.len().min(4)..].to_vec();
+        assert_eq!(body(&again)[..body(&packet).len()], body(&packet));
+    }
+    let data = Data::new(name).content("text");
+    let sign = |data: &Data, key: &dyn Signer| sign_data_as(SignatureFormat::Hicn, data, key, 5);
+    assert_eq!(sign(&data, &Short(73)), Err(SignError::Provider));
+    for (key, found) in [
+        (&DigestSigner as &dyn Signer, DigestSigner.signature_type()),
+        (&NullSigner, SignatureType::NULL),
+    ] {
+        assert_eq!(sign(&data, key), Err(SignError::NoHicnSignature(found)));
+    }
+    let other = Data::new("/a".parse().unwrap());
+    assert_eq!(sign(&other, &KEY), Err(SignError::NoHicnForm));
+    assert!(sign_data_as(SignatureFormat::Ndn, &other, &DigestSigner, 5).is_ok());
 }

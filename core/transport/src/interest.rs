@@ -64,6 +64,18 @@ impl InterestBatch {
         segment: Option<u64>,
         selectors: Selectors,
     ) {
+        self.push_with(path, prefix, segment, selectors, &[]);
+    }
+
+    /// As [`InterestBatch::push`], with an element at the end of the Interest.
+    pub(crate) fn push_with(
+        &mut self,
+        path: PathId,
+        prefix: &[u8],
+        segment: Option<u64>,
+        selectors: Selectors,
+        element: &[u8],
+    ) {
         let number = encode_nni(segment.unwrap_or(0));
         let name_len = prefix.len() + if segment.is_some() { 2 + number.len() } else { 0 };
         let lifetime = encode_nni(selectors.lifetime_ms);
@@ -75,9 +87,10 @@ impl InterestBatch {
             + name_len
             + 2 * (usize::from(selectors.can_be_prefix) + usize::from(selectors.must_be_fresh))
             + 6
-            + if has_lifetime { 2 + lifetime.len() } else { 0 };
+            + if has_lifetime { 2 + lifetime.len() } else { 0 }
+            + element.len();
         let start = self.octets.len();
-        self.octets.reserve(name_len + FIELDS_BYTES_MAX);
+        self.octets.reserve(name_len + FIELDS_BYTES_MAX + element.len());
         self.header(tlv::INTEREST, value_len);
         self.header(tlv::NAME, name_len);
         self.octets.extend_from_slice(prefix);
@@ -97,6 +110,7 @@ impl InterestBatch {
             self.header(tlv::INTEREST_LIFETIME, lifetime.len());
             self.octets.extend_from_slice(&lifetime);
         }
+        self.octets.extend_from_slice(element);
         // The rest is the Interest's own header: one byte of type, and one or three of length.
         debug_assert!(self.octets.len() - start - value_len <= 4);
         self.ends.push((self.octets.len(), path));

@@ -20,12 +20,14 @@ pub use congestion::{
 pub use consumer::scoreboard::FailReason;
 pub use consumer::{
     CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
-    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, HoldingsMode, KeyId, LagPolicy,
-    MissingSegments, OnBad, PacketId, PathSchedule, PathStats, RangeId, ReaderMode, Target,
-    TraceEvent, TraceKind, Verdict, Verification, VerifyId, VerifyOp,
+    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, HoldingsMode, KeyId, LabelStats,
+    LagPolicy, MissingSegments, OnBad, PacketId, PathSchedule, PathStats, RangeId, ReaderMode,
+    Target, TraceEvent, TraceKind, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
-pub use mapping::{HicnPrefix, MappingError, NameMapping, is_hicn_metadata};
+pub use mapping::{
+    FalsePayload, MappingError, MappingPrefix, NameMapping, is_hicn_metadata, is_hicn_metadata_of,
+};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{

@@ -5,14 +5,15 @@
 //! they are carried in NDN names; `docs/sockets.md` has the encoding.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
-use weir_hicn::HicnName;
+use weir_hicn::{HicnName, RequestPayload};
 use weir_security::manifest::{LEVELS_MAX, PartId, level_name, part_name};
 use weir_security::sha256;
-use weir_wire::{Name, NameView};
+use weir_wire::{InterestView, Name, NameView};
 
 use crate::metadata::METADATA_KEYWORD;
 
@@ -29,6 +30,12 @@ const MANIFEST_SUFFIX: u64 = 1 << 31;
 const LEVEL_SUFFIXES: u64 = 1 << 30;
 /// The suffix of metadata. No manifest part can have it.
 const METADATA_SUFFIX: u32 = u32::MAX;
+
+/// The suffix of the Data that answers a request with parameters.
+const REQUEST_SUFFIX: u32 = 0;
+/// Most octets of a name that Interests for metadata carry. They must fit into a packet of 1,500
+/// octets, also on their way through routers that know nothing of NDN.
+const CARRIED_NAME_BYTES_MAX: usize = 1200;
 
 const _: () = assert!(MANIFEST_SUFFIX + LEVELS_MAX as u64 * LEVEL_SUFFIXES == 1 << 32);
 
@@ -53,6 +60,11 @@ pub enum MappingError {
     Segment(u64),
 }
 
+/// The payload of an Interest is malformed, or names something else than the Interest does.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the payload of the Interest does not belong to its name")]
+pub struct FalsePayload;
+
 /// How names of applications become names of the network.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd)]
 pub enum NameMapping {
@@ -61,17 +73,17 @@ pub enum NameMapping {
     Identity,
     /// Each object and each of its versions has an address below this prefix. Suffixes distinguish
     /// the packets.
-    Hicn(HicnPrefix),
+    Hicn(MappingPrefix),
 }
 
 /// An IPv6 prefix for names.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd)]
-pub struct HicnPrefix {
+pub struct MappingPrefix {
     address: [u8; ADDRESS_BYTES],
     bits: u8,
 }
 
-impl HicnPrefix {
+impl MappingPrefix {
     /// A prefix of this many bits.
     pub(crate) fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
         if bits == 0 || bits > PREFIX_BITS_MAX || !bits.is_multiple_of(GROUP_BITS) {
@@ -84,22 +96,45 @@ impl HicnPrefix {
     }
 
     /// The address for an application's name: the prefix, then the first bits of the SHA-256 digest
-    /// of the name's TLV-VALUE.
+    /// of the name's TLV-VALUE. A name that is an address stands for itself.
     fn address_of(&self, application: NameView<'_>) -> [u8; ADDRESS_BYTES] {
+        match HicnName::address_of(application) {
+            Some(address) => address.octets(),
+            None => self.address_of_octets(application.value()),
+        }
+    }
+
+    /// The prefix, then the first bits of the SHA-256 digest of these octets.
+    fn address_of_octets(&self, octets: &[u8]) -> [u8; ADDRESS_BYTES] {
         let (mut address, prefix_bytes) = (self.address, usize::from(self.bits / 8));
-        let digest = sha256(&[application.value()]);
+        let digest = sha256(&[octets]);
         address[prefix_bytes..].copy_from_slice(&digest[..ADDRESS_BYTES - prefix_bytes]);
         address
     }
 }
 
-impl fmt::Display for HicnPrefix {
+impl MappingPrefix {
+    /// The name of the Data that answers a request with parameters. Other parameters have another
+    /// name.
+    fn request_name(&self, request: &RequestPayload<'_>) -> Name {
+        let address = self.address_of_octets(&request.value()).into();
+        HicnName { address, suffix: REQUEST_SUFFIX }.to_name()
+    }
+}
+
+impl fmt::Display for MappingPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", Ipv6Addr::from(self.address), self.bits)
     }
 }
 
 impl NameMapping {
+    /// Whether an application's name is an hICN address. Its object is published there as hICN's
+    /// programs do: segments follow the address, without a version, metadata or our manifest.
+    pub fn is_direct(&self, application: NameView<'_>) -> bool {
+        matches!(self, Self::Hicn(_)) && HicnName::address_of(application).is_some()
+    }
+
     /// The prefix, in the network, of all names below an application's name.
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {
@@ -140,7 +175,7 @@ impl NameMapping {
 
     /// The manifest part for a number after the prefix of a version; `None` for the number of a
     /// segment.
-    pub(crate) fn part_of_number(&self, number: u64) -> Option<PartId> {
+    pub fn part_of_number(&self, number: u64) -> Option<PartId> {
         if matches!(self, Self::Identity) || number < MANIFEST_SUFFIX {
             return None;
         }
@@ -173,6 +208,51 @@ impl NameMapping {
         }
     }
 
+    /// The address of an object that is a stream of an hICN producer: its name is an hICN address,
+    /// below which all packets have suffixes from 0 on, without metadata.
+    pub(crate) fn stream_address(object: NameView<'_>) -> Option<Ipv6Addr> {
+        HicnName::address_of(object)
+    }
+
+    /// The element that an Interest for the metadata of an object carries, so that its producer
+    /// learns the application's name. Empty if it needs none, or if the name is too long.
+    pub fn metadata_payload(&self, object: NameView<'_>) -> Vec<u8> {
+        let is_short = object.value().len() <= CARRIED_NAME_BYTES_MAX;
+        match self {
+            Self::Hicn(_) if is_short && !self.is_direct(object) => {
+                RequestPayload { name: object, parameters: None }.element()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The network name of a request with parameters, and the element that its Interest carries.
+    /// `None`: the Interest has ApplicationParameters.
+    pub fn request(&self, name: NameView<'_>, parameters: &[u8]) -> Option<(Name, Vec<u8>)> {
+        let Self::Hicn(prefix) = self else { return None };
+        let request = RequestPayload { name, parameters: Some(parameters) };
+        Some((prefix.request_name(&request), request.element()))
+    }
+
+    /// What an Interest requests according to its payload, if it has one of ours.
+    ///
+    /// # Errors
+    /// The payload is malformed, or belongs to another name. It may be forged.
+    pub fn requested<'a>(
+        &self,
+        interest: &InterestView<'a>,
+    ) -> Result<Option<RequestPayload<'a>>, FalsePayload> {
+        let Self::Hicn(prefix) = self else { return Ok(None) };
+        let Some(request) = RequestPayload::of(interest).map_err(|_| FalsePayload)? else {
+            return Ok(None);
+        };
+        let name = match request.parameters {
+            Some(_) => prefix.request_name(&request),
+            None => self.metadata_name(request.name, 0),
+        };
+        (name.as_view() == interest.name).then_some(Some(request)).ok_or(FalsePayload)
+    }
+
     /// Checks that every segment of an object up to this one has a name.
     pub fn check_last(&self, segment: u64) -> Result<(), MappingError> {
         match self {
@@ -185,6 +265,18 @@ impl NameMapping {
 /// Whether a Data of this name contains metadata under an hICN name.
 pub fn is_hicn_metadata(name: NameView<'_>) -> bool {
     HicnName::from_name(name).is_some_and(|name| name.suffix == METADATA_SUFFIX)
+}
+
+/// Whether a Data of this name contains metadata of this object under an hICN name, with any
+/// prefix.
+pub fn is_hicn_metadata_of(name: NameView<'_>, object: NameView<'_>) -> bool {
+    let digest = sha256(&[object.value()]);
+    HicnName::from_name(name).is_some_and(|name| {
+        let address = name.address.octets();
+        let mut prefixes = (GROUP_BITS..=PREFIX_BITS_MAX).step_by(GROUP_BITS.into());
+        name.suffix == METADATA_SUFFIX
+            && prefixes.any(|bits| digest.starts_with(&address[usize::from(bits / 8)..]))
+    })
 }
 
 impl fmt::Display for NameMapping {
@@ -206,7 +298,7 @@ impl FromStr for NameMapping {
         };
         match (text, parse()) {
             ("identity", _) => Ok(Self::Identity),
-            (_, Some((address, bits))) => Ok(Self::Hicn(HicnPrefix::new(address, bits)?)),
+            (_, Some((address, bits))) => Ok(Self::Hicn(MappingPrefix::new(address, bits)?)),
             _ => Err(MappingError::Unknown(text.into())),
         }
     }

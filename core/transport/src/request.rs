@@ -46,6 +46,8 @@ impl Nack {
 #[derive(Clone, Debug)]
 pub struct Request {
     name: Vec<u8>,
+    /// An element at the end of the Interest; may be empty.
+    element: Vec<u8>,
     selectors: Selectors,
     limits: RetryLimits,
     /// When it is sent, for the first time or again.
@@ -66,6 +68,7 @@ impl Request {
     pub fn new(name: &Name, selectors: Selectors, tries: RetryLimits, now: Instant) -> Self {
         Self {
             name: name.value().to_vec(),
+            element: Vec::new(),
             selectors,
             limits: tries,
             due_at: now,
@@ -77,6 +80,13 @@ impl Request {
             paths: 1,
             path: None,
         }
+    }
+
+    /// Adds an element at the end of the Interest, which others skip.
+    #[must_use]
+    pub fn with_element(mut self, element: Vec<u8>) -> Self {
+        self.element = element;
+        self
     }
 
     /// Sends the Interest when it is due, on each of `paths` in turn. Returns whether it did.
@@ -106,7 +116,7 @@ impl Request {
         }
         self.selectors.nonce = rng.next_u32();
         let path = paths[(self.sends + self.nacks) as usize % paths.len()];
-        out.push(path, &self.name, None, self.selectors);
+        out.push_with(path, &self.name, None, self.selectors, &self.element);
         self.path = Some(path);
         let lifetime_ns = self.selectors.lifetime_ms.saturating_mul(NS_PER_MS);
         let timeout_ns = (TIMEOUT_NS << (self.sends / self.paths).min(16)).min(lifetime_ns);
@@ -157,7 +167,8 @@ impl Request {
     pub(crate) fn to_fresh_request(&self, now: Instant) -> Option<Self> {
         let selectors = Selectors { must_be_fresh: true, ..self.selectors };
         let name = self.name().to_name();
-        (!self.selectors.must_be_fresh).then(|| Self::new(&name, selectors, self.limits, now))
+        let again = || Self::new(&name, selectors, self.limits, now);
+        (!self.selectors.must_be_fresh).then(|| again().with_element(self.element.clone()))
     }
 
     /// Takes a Nack. Returns whether it belongs to this Interest.

@@ -83,6 +83,7 @@ types! {
     HICN_PAYLOAD = 960, "HicnPayload";
     HICN_PATH_LABEL = 962, "HicnPathLabel";
     HICN_ALGORITHM = 964, "HicnAlgorithm";
+    HICN_REQUEST = 966, "HicnRequest";
 }
 
 /// Whether a decoder must reject an element of this type that it does not recognise. That is so for

@@ -22,4 +22,4 @@ pub use private_key::{KeyError, KeyType, PrivateKey};
 pub use random::random_octets;
 pub use signer::KeySigner;
 pub use text::{packet_in_file, to_base64_lines};
-pub use verifier::{verifier_from_certificate, verifier_from_spki};
+pub use verifier::{hicn_verifier, verifier_from_certificate, verifier_from_spki};

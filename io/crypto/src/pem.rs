@@ -39,6 +39,13 @@ pub(crate) fn private_key_from_pem(
     }
 }
 
+/// Reads a SubjectPublicKeyInfo (DER) from PEM text; `None` if there is none.
+pub(crate) fn public_key_from_pem(text: &str) -> Option<Vec<u8>> {
+    let at = text.find("-----BEGIN PUBLIC KEY-----")?;
+    let (_, der) = pem::decode_vec(&text.as_bytes()[at..]).ok()?;
+    Some(der)
+}
+
 /// Writes a key as PEM text, encrypted if a passphrase is given.
 pub(crate) fn private_key_to_pem(
     key: &PrivateKey,

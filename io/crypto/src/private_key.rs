@@ -239,6 +239,14 @@ impl PrivateKey {
         Ok(der.as_ref().to_vec())
     }
 
+    /// Octets of the longest signature.
+    pub(crate) fn signature_size_max(&self) -> usize {
+        match &self.0 {
+            Inner::Rsa(pair) => pair.public_modulus_len(),
+            _ => self.key_type().signature_type().size_max(),
+        }
+    }
+
     /// The shared secret of an HMAC key.
     pub(crate) fn hmac_secret(&self) -> Option<&[u8]> {
         match &self.0 {

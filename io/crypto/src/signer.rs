@@ -54,4 +54,12 @@ impl Signer for KeySigner {
     fn sign(&self, portions: &[&[u8]]) -> Result<Vec<u8>, SignError> {
         self.key.sign(portions)
     }
+
+    fn key_digest(&self) -> Option<[u8; 32]> {
+        Some(weir_security::sha256(&[&self.key.public_key().ok()?]))
+    }
+
+    fn signature_size_max(&self) -> usize {
+        self.key.signature_size_max()
+    }
 }

@@ -8,8 +8,12 @@ use aws_lc_rs::signature::{
 use pkcs8::SubjectPublicKeyInfoRef;
 use weir_security::{Certificate, SignatureType, Verifier, VerifierFactory, VerifyError};
 
+use crate::pem::public_key_from_pem;
 use crate::private_key::{HMAC_KEY_LEN_MIN, KeyError, KeyType, hmac_tag, sha256, with_joined};
+use crate::text::packet_in_file;
 
+/// The first octet of a Data.
+const DATA_OCTET: u8 = 6;
 /// From this many signatures on, verifying them together is faster (measured).
 const BATCH_MIN: usize = 8;
 
@@ -43,6 +47,27 @@ pub fn verifier_from_spki(spki: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
 /// The verifier for a certificate's key. Does not check whether the certificate is trusted.
 pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Verifier>, KeyError> {
     verifier_from_spki(certificate.public_key())
+}
+
+/// The verifier for the key of an hICN producer, from the content of a file: a public key in PEM,
+/// an NDN certificate, or the passphrase of an HMAC key, at least 16 bytes. hICN's library uses the
+/// passphrase itself as the key.
+///
+/// # Errors
+/// [`KeyError`]. An X.509 certificate is [`KeyError::UnsupportedAlgorithm`].
+pub fn hicn_verifier(file: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
+    if let Some(certificate) = packet_in_file(file, &[DATA_OCTET]) {
+        let certificate = Certificate::decode(&certificate).map_err(|_| KeyError::Malformed)?;
+        return verifier_from_certificate(&certificate);
+    }
+    let text = str::from_utf8(file).map_err(|_| KeyError::Malformed)?;
+    if let Some(spki) = public_key_from_pem(text) {
+        return verifier_from_spki(&spki);
+    }
+    if text.contains("-----BEGIN ") {
+        return Err(KeyError::UnsupportedAlgorithm);
+    }
+    Ok(Box::new(HmacVerifier::new(text.trim_end_matches(['\r', '\n']).as_bytes())?))
 }
 
 /// Creates verifiers from public keys for `weir_security::trust`.

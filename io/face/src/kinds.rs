@@ -17,6 +17,7 @@ use crate::listen::{TcpListener, UnixListener};
 use crate::shared::SharedSocket;
 use crate::status::{RecvStatus, SendStatus};
 use crate::stream::StreamSocket;
+use crate::tun::TunSocket;
 use crate::udp_format::UdpFormat;
 use crate::udp_peer::UdpPeer;
 use crate::uri::FaceUri;
@@ -127,6 +128,9 @@ sockets! {
     Shared(Box<SharedSocket>) = |_: &SharedSocket| LinkConfig::stream(),
     /// One UDP peer with a port of its own.
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
+    /// hICN packets as plain IPv6, over a TUN device.
+    #[allow(private_interfaces, reason = "no caller names the type")]
+    Tun(Box<TunSocket>) = |tun: &TunSocket| tun.link_config(),
 }
 
 /// A listening socket.
@@ -187,6 +191,10 @@ impl Connected {
         if let Some((format, peer)) = remote.as_udp() {
             return Ok(Self::Peer(format, peer));
         }
+        if let FaceUri::HicnTun { device, locator } = remote {
+            let tun = TunSocket::open(device, *locator)?;
+            return Ok(Self::Socket(Socket::Tun(Box::new(tun))));
+        }
         let stream = match remote {
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
             FaceUri::Unix(path) => StreamSocket::connect_unix(path, timeout),
@@ -196,6 +204,19 @@ impl Connected {
             }
         };
         stream.map(|stream| Self::Socket(Socket::Stream(stream)))
+    }
+
+    /// The peer's address (NFD: Uri).
+    pub fn remote_uri(&self) -> FaceUri {
+        match self {
+            Self::Socket(socket) => socket.remote_uri(),
+            Self::Peer(format, peer) => format.uri(*peer),
+        }
+    }
+
+    /// Whether frames have a size limit.
+    pub fn is_datagram(&self) -> bool {
+        self.remote_uri().is_datagram()
     }
 }
 
@@ -254,18 +275,24 @@ impl Socket {
 
 /// Properties of a face's kind that management needs.
 impl FaceUri {
-    /// Whether frames have a size limit (MTU) and one port serves many peers.
+    /// Whether frames have a size limit (MTU), and any host can send some. Such a face is ready at
+    /// once.
     pub fn is_datagram(&self) -> bool {
-        self.as_udp().is_some()
+        self.as_udp().is_some() || matches!(self, Self::HicnTun { .. })
+    }
+
+    /// Whether a face carries hICN packets.
+    pub fn has_hicn_packets(&self) -> bool {
+        matches!(self, Self::HicnUdp(_) | Self::HicnTun { .. })
     }
 
     /// Whether a faces/create command may create such a face.
     pub fn is_made_by_command(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::Tcp(_))
+        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::HicnTun { .. } | Self::Tcp(_))
     }
 
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::Tcp(_))
+        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::HicnTun { .. } | Self::Tcp(_))
     }
 }

@@ -16,6 +16,7 @@ mod standard_output;
 mod status;
 mod steering;
 mod stream;
+mod tun;
 mod udp;
 mod udp_format;
 mod udp_path;

@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 /// The port of NDN over UDP and TCP.
 pub(crate) const NDN_PORT: u16 = 6363;
+/// Longest name of a network device, in bytes.
+pub(crate) const DEVICE_NAME_MAX: usize = libc::IFNAMSIZ - 1;
 /// The port of hICN over UDP.
 const HICN_PORT: u16 = 9695;
 
@@ -16,6 +18,15 @@ pub enum FaceUri {
     Udp(SocketAddr),
     /// `hicn+udp4://192.0.2.1:9695` or `hicn+udp6://[2001:db8::1]:9695`: hICN packets over UDP.
     HicnUdp(SocketAddr),
+    /// `hicn+tun://hicn0` or `hicn+tun://hicn0/2001:db8:1::`: hICN packets as plain IPv6, over a
+    /// TUN device.
+    HicnTun {
+        /// Network interface.
+        device: String,
+        /// The first 64 bits of the source of Interests; the others are 0. Without it, the face
+        /// can only answer Interests.
+        locator: Option<Ipv6Addr>,
+    },
     /// `tcp4://192.0.2.1:6363` or `tcp6://[2001:db8::1]:6363`.
     Tcp(SocketAddr),
     /// `unix:///run/nfd/nfd.sock`; an absolute path.
@@ -68,6 +79,15 @@ pub enum FaceUriError {
     /// This host does not have the address's interface.
     #[error("this host has no interface `{0}`; `ip link` lists those that it has")]
     Zone(String),
+    /// Not the name of a network device.
+    #[error("`{0}` names no network device; write hicn+tun://DEVICE, such as hicn+tun://hicn0")]
+    Device(String),
+    /// A locator that is not a prefix of 64 bits, or not routed.
+    #[error(
+        "`{0}` has no usable locator; write a global IPv6 address with 64 zero bits at its end, \
+         such as hicn+tun://hicn0/2001:db8:1::"
+    )]
+    Locator(String),
     /// A port above 65535.
     #[error("`{0}` has a port beyond 65535")]
     Port(String),
@@ -152,6 +172,7 @@ impl FaceUri {
             Self::Udp(_) => "udp6",
             Self::HicnUdp(address) if address.is_ipv4() => "hicn+udp4",
             Self::HicnUdp(_) => "hicn+udp6",
+            Self::HicnTun { .. } => "hicn+tun",
             Self::Tcp(address) if address.is_ipv4() => "tcp4",
             Self::Tcp(_) => "tcp6",
             Self::Unix(_) => "unix",
@@ -298,6 +319,7 @@ impl FromStr for FaceUri {
             "internal" if rest.is_empty() => Ok(Self::Internal),
             "null" if rest.is_empty() => Ok(Self::Null),
             "dev" if !rest.is_empty() => Ok(Self::Device(rest.to_owned())),
+            "hicn+tun" => parse_tun(rest, text),
             "ether" => parse_ether(rest).map(Self::Ether).ok_or_else(malformed),
             "udp4+dev" | "udp6+dev" => {
                 let (device, port) = rest.rsplit_once(':').ok_or_else(malformed)?;
@@ -325,7 +347,8 @@ impl fmt::Display for FaceUri {
             Self::Unix(path) => write!(f, "{}", path.display()),
             Self::Fd(number) => write!(f, "{number}"),
             Self::Internal | Self::Null => Ok(()),
-            Self::Device(device) => f.write_str(device),
+            Self::Device(device) | Self::HicnTun { device, locator: None } => f.write_str(device),
+            Self::HicnTun { device, locator: Some(locator) } => write!(f, "{device}/{locator}"),
             Self::Ether([a, b, c, d, e, g]) => {
                 write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
             }
@@ -411,6 +434,36 @@ fn lacks_zone(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
+/// Parses `DEVICE` or `DEVICE/LOCATOR` of the URI `uri`.
+fn parse_tun(text: &str, uri: &str) -> Result<FaceUri, FaceUriError> {
+    let (device, locator) = match text.split_once('/') {
+        Some((device, locator)) => (device, Some(locator)),
+        None => (text, None),
+    };
+    // The rules of the kernel, with printable characters only.
+    let is_device = (1..=DEVICE_NAME_MAX).contains(&device.len())
+        && device.bytes().all(|octet| octet.is_ascii_graphic() && !b"/:%".contains(&octet))
+        && !matches!(device, "." | "..");
+    if !is_device {
+        return Err(FaceUriError::Device(uri.to_owned()));
+    }
+    let parse_locator = |text: &str| {
+        let locator = text.parse().ok().filter(is_locator);
+        locator.ok_or_else(|| FaceUriError::Locator(uri.to_owned()))
+    };
+    let locator = locator.map(parse_locator).transpose()?;
+    Ok(FaceUri::HicnTun { device: device.to_owned(), locator })
+}
+
+/// Whether packets from and to addresses with these first 64 bits can be routed.
+fn is_locator(address: &Ipv6Addr) -> bool {
+    let is_routed = !address.is_unspecified()
+        && !address.is_loopback()
+        && !address.is_multicast()
+        && !address.is_unicast_link_local();
+    is_routed && address.to_bits() as u64 == 0
+}
+
 fn parse_ether(text: &str) -> Option<[u8; 6]> {
     let text = text.strip_prefix('[')?.strip_suffix(']')?;
     let mut octets = [0; 6];
@@ -441,6 +494,8 @@ mod tests {
             "udp4+dev://eth0:56363",
             "hicn+udp4://192.0.2.1:9695",
             "hicn+udp6://[2001:db8::1]:9695",
+            "hicn+tun://hicn0",
+            "hicn+tun://hicn0/2001:db8:1::",
             "udp6+dev://eth0:56363",
             "ws://0.0.0.0:9696",
             "wsclient://192.0.2.1:50000",
@@ -514,6 +569,21 @@ mod tests {
             "udp4://1.2.3.4:99999".parse::<FaceUri>(),
             Err(FaceUriError::Port("udp4://1.2.3.4:99999".into()))
         );
+    }
+
+    #[test]
+    fn tun_devices_have_names_and_locators() {
+        let uri: FaceUri = "hicn+tun://hicn0/2001:DB8:1::0".parse().unwrap();
+        assert_eq!(uri.to_string(), "hicn+tun://hicn0/2001:db8:1::");
+        assert_eq!(FaceUri::resolve("hicn+tun://hicn0/2001:db8:1::0").unwrap(), uri);
+        for device in ["", "/", "a:b", "a b", "%d", ".", "..", "name-of-16-bytes"] {
+            let text = format!("hicn+tun://{device}");
+            assert_eq!(text.parse::<FaceUri>(), Err(FaceUriError::Device(text)));
+        }
+        for locator in ["", "::", "::1", "fe80::", "ff02::", "2001:db8::1", "2001:db8::/64", "x"] {
+            let text = format!("hicn+tun://hicn0/{locator}");
+            assert_eq!(FaceUri::check(&text), Err(FaceUriError::Locator(text)));
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_http::TlsFiles;
+use weir_transport::NameMapping;
 use weir_wire::Name;
 
 const fn s(s: u64) -> Time {
@@ -96,6 +97,9 @@ pub struct HostConfig {
     pub host: String,
     /// The prefix of its names.
     pub prefix: Name,
+    /// How these names become names of the network, as their producer has chosen it.
+    #[serde(deserialize_with = "mapping")]
+    pub mapping: NameMapping,
     /// Whether the query is a part of the name. If not, it is ignored.
     pub query: bool,
     /// Request headers that may become a part of the name, where a response varies with them.
@@ -111,6 +115,7 @@ impl Default for HostConfig {
         Self {
             host: "*".into(),
             prefix: Name::new(),
+            mapping: NameMapping::Identity,
             query: false,
             vary: Vec::new(),
             index: "index.html".into(),
@@ -125,6 +130,12 @@ impl Default for HostConfig {
 pub struct OriginConfig {
     /// The prefix of the names that are served.
     pub prefix: Name,
+    /// How these names become names of the network.
+    #[serde(default, deserialize_with = "mapping")]
+    pub mapping: NameMapping,
+    /// Content bytes per segment.
+    #[serde(default = "default_segment_size")]
+    pub segment_size: Size,
     /// The server: `http://HOST/PATH`, `https://HOST/PATH` or `s3://BUCKET/PREFIX`. The path
     /// segments of the name are appended.
     pub url: String,
@@ -158,6 +169,14 @@ pub struct OriginConfig {
     pub vary: Vec<String>,
 }
 
+fn mapping<'de, D: Deserializer<'de>>(text: D) -> Result<NameMapping, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn default_segment_size() -> Size {
+    Size { bytes: 8000 }
+}
+
 fn default_buffer() -> Size {
     mib(256)
 }
@@ -187,6 +206,8 @@ impl OriginConfig {
     pub fn new(prefix: Name, url: String) -> Self {
         Self {
             prefix,
+            mapping: NameMapping::Identity,
+            segment_size: default_segment_size(),
             url,
             live: false,
             buffer: default_buffer(),

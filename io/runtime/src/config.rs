@@ -210,8 +210,9 @@ pub enum PitTokenChoice {
 /// A face of the configuration, created at the start.
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
-    /// `udp://host:port`, `hicn+udp://host:port`, `tcp://host:port` or `unix:///path`. Host names
-    /// are resolved again when the face reconnects, and while a UDP peer is silent.
+    /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port` or
+    /// `unix:///path`. Host names are resolved again when the face reconnects, and while a UDP peer
+    /// is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.
     pub permanent: bool,

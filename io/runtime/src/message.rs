@@ -34,10 +34,17 @@ pub(crate) enum NewSocket {
 impl NewSocket {
     /// The face attributes that the router needs.
     pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
-        face_attributes(self.peer(), matches!(self, Self::Peer { .. }), scope, token)
+        face_attributes(self.peer(), self.is_datagram(), scope, token)
     }
 
-    /// The peer's address; `None` for a local application.
+    fn is_datagram(&self) -> bool {
+        match self {
+            Self::Peer { .. } => true,
+            Self::Own(socket) => socket.remote_uri().is_datagram(),
+        }
+    }
+
+    /// The peer's address; `None` for a local application, or if there are many peers.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
             Self::Peer { path, .. } => Some(path.remote.ip()),
@@ -50,7 +57,8 @@ impl NewSocket {
     }
 }
 
-/// The face attributes that the router needs for a face to `peer`. `is_datagram`: over UDP.
+/// The face attributes that the router needs for a face to `peer`. `is_datagram`: any
+/// host can send packets to the face.
 pub(crate) fn face_attributes(
     peer: Option<IpAddr>,
     is_datagram: bool,

@@ -1,7 +1,9 @@
 //! Checks that processes on one machine can run a plan, before any process starts.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
-use weir_plan::{ControllerPlan, DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
+use weir_plan::{
+    ControllerPlan, DiskPlan, Fault, FaultPlan, LinkPackets, LinkPlan, Plan, Role, Transport,
+};
 
 use super::{RealError, disks};
 
@@ -238,6 +240,9 @@ fn check_link(plan: &Plan, index: usize, link: &LinkPlan) -> Result<(), RealErro
     let is_between_routers = is_router(plan, link.a) && is_router(plan, link.b);
     if is_between_routers && link.transport == Transport::Unix {
         return refuse("connects two routers over a Unix socket; write `udp` or `tcp`");
+    }
+    if !is_between_routers && link.packets == LinkPackets::Hicn {
+        return refuse("has hICN packets, which the laboratory has only between routers");
     }
     Ok(())
 }

@@ -30,6 +30,7 @@ const FIB_ENTRIES_SPARE: u64 = 1 << 15;
 pub(super) struct Addresses {
     pub(super) unix: PathBuf,
     pub(super) udp: SocketAddr,
+    pub(super) hicn_udp: SocketAddr,
     pub(super) tcp: SocketAddr,
     pub(super) metrics: SocketAddr,
 }
@@ -38,7 +39,7 @@ impl Addresses {
     /// Before the first start; the system chooses the ports.
     pub(super) fn any(unix: PathBuf) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        Self { unix, udp: any, tcp: any, metrics: any }
+        Self { unix, udp: any, hicn_udp: any, tcp: any, metrics: any }
     }
 
     /// Reads the addresses from a router's ready line; `None` if one is missing.
@@ -51,6 +52,7 @@ impl Addresses {
                 .find_map(|uri| uri.strip_prefix(scheme)?.parse().ok())
         };
         self.udp = address("udp4://")?;
+        self.hicn_udp = address("hicn+udp4://")?;
         self.tcp = address("tcp4://")?;
         let metrics = ready["metrics"].as_str()?;
         let authority = metrics.strip_prefix("http://")?.strip_suffix("/metrics")?;
@@ -102,7 +104,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> Str
         "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
          fib_entries_max = {fib_entries_max}\n\n\
          [store]\n{}\n[lab.store]\n{}\n\
-         [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
+         [faces]\nunix = {}\nudp = [\"{}\"]\nhicn_udp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
          marking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [management]\nholdings_for_neighbours = {}\n\n\
@@ -112,6 +114,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> Str
         disks::options_text(&plan.store_experiments),
         quoted(&at.unix.display().to_string()),
         at.udp,
+        at.hicn_udp,
         at.tcp,
         quoted(&plan.marking.to_string()),
         quoted(&plan.discipline.to_string()),
@@ -336,12 +339,13 @@ mod tests {
         let mut at = Addresses::any("/tmp/r.sock".into());
         let line = serde_json::json!({
             "ready": true,
-            "listening": ["unix:///tmp/r.sock", "tcp4://127.0.0.1:7001", "udp4://127.0.0.1:7002"],
+            "listening": ["unix:///tmp/r.sock", "tcp4://127.0.0.1:7001", "udp4://127.0.0.1:7002",
+                "hicn+udp4://127.0.0.1:7004"],
             "metrics": "http://127.0.0.1:7003/metrics",
         });
         at.set_from_ready_line(&line).unwrap();
-        let ports = [at.tcp.port(), at.udp.port(), at.metrics.port()];
-        assert_eq!(ports, [7001, 7002, 7003]);
+        let ports = [at.tcp, at.udp, at.metrics, at.hicn_udp].map(|at| at.port());
+        assert_eq!(ports, [7001, 7002, 7003, 7004]);
         assert!(at.set_from_ready_line(&serde_json::json!({ "ready": true })).is_none());
     }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use weir_base::FaceId;
 use weir_face::FaceUri;
-use weir_plan::{Plan, Role, Transport};
+use weir_plan::{LinkPackets, Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
 use super::control::Control;
@@ -409,7 +409,10 @@ impl<'a> Testbed<'a> {
     /// The address at which a node receives the datagrams of a link.
     fn udp_address(&self, node: usize, link: usize) -> Result<SocketAddr, RealError> {
         let address = match self.routers.get(&node) {
-            Some(router) => Some(router.at.udp),
+            Some(router) => Some(match self.plan.links[link].packets {
+                LinkPackets::Ndn => router.at.udp,
+                LinkPackets::Hicn => router.at.hicn_udp,
+            }),
             None => self.apps.get(&node).and_then(|app| {
                 let links = check::links_of(self.plan, node);
                 let at = links.iter().position(|&(index, _)| index == link)?;
@@ -456,8 +459,11 @@ impl<'a> Testbed<'a> {
     ) -> Result<(), RealError> {
         let link = &self.plan.links[index];
         let router = self.routers.get_mut(&node).expect("every router was started");
-        let (face, _) =
-            router.create_face(&FaceUri::Udp(peer), Some(link.mtu), link.reliability)?;
+        let uri = match link.packets {
+            LinkPackets::Ndn => FaceUri::Udp(peer),
+            LinkPackets::Hicn => FaceUri::HicnUdp(peer),
+        };
+        let (face, _) = router.create_face(&uri, Some(link.mtu), link.reliability)?;
         self.faces.insert((node, index), face);
         Ok(())
     }

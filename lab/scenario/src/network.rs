@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use weir_base::Rng;
 use weir_plan::workload::{Names, ProducerPlan};
-use weir_plan::{LinkPlan, NodePlan, Role, RoutePlan};
+use weir_plan::{LinkPackets, LinkPlan, NodePlan, Role, RoutePlan};
 use weir_topology::Topology;
 
 pub(crate) use self::controller::ControllerTable;
@@ -499,5 +499,6 @@ fn plan_link(a: usize, b: usize, settings: &LinkSettings) -> LinkPlan {
         mtu: settings.mtu,
         reliability: settings.reliability,
         runs: settings.runs,
+        packets: LinkPackets::Ndn,
     }
 }

@@ -51,8 +51,8 @@ pub(crate) fn prepare(tree: &Tree, folder: &Folder, seed: u64) -> Result<Prepare
     builder.producers(&producers)?;
     builder.consumers(&producers, &consumers)?;
     builder.routes(&file.routes, &file.route)?;
-    if file.trial.is_some() {
-        builder.trial_routes();
+    if let Some(trial) = &file.trial {
+        builder.trial_links(trial);
     }
     builder.store_capacities()?;
     let faults = builder.faults(&file.fault, times)?;

@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use weir_plan::workload::{Arrivals, Demand, LivePlan, Popularity, QualityChoice, Sizes};
-use weir_plan::{Fault, Role, Transport};
+use weir_plan::{Fault, LinkPackets, Role, Transport};
+use weir_transport::NameMapping;
+use weir_wire::Name;
 
 use super::*;
 
@@ -308,6 +310,38 @@ fn the_good_scenario_becomes_plans() {
     routes.sort_unstable();
     assert_eq!(routes, [(0, 0), (1, 1), (2, 2)]);
     assert_eq!(prepared.groups["consumers"], [4]);
+}
+
+#[test]
+fn a_trial_chooses_the_packets_of_its_links() {
+    let text = |packets: &str, link: &str| {
+        let [head, tail] = [("[scenario]", "[[producer]]"), ("[[metric]]", "[[plot]]")]
+            .map(|(from, to)| &GOOD[GOOD.find(from).unwrap()..GOOD.find(to).unwrap()]);
+        let head = head.replace("delay = \"5ms\"\nrate = \"10Mbit/s\"\n", link);
+        let head = head.replace("title", "arms = [\"real\"]\ntitle");
+        format!("{head}[trial]\nwhat = \"transfer\"\npackets = \"{packets}\"\n{tail}")
+    };
+    let plan = |packets: &str, link: &str| {
+        let experiment = read(&text(packets, link)).expect("a scenario");
+        let prepared = experiment.prepare(&experiment.points[0], 1).expect("a plan");
+        (prepared.plan, prepared.trial.expect("a trial"))
+    };
+    let (ndn, trial) = plan("ndn", "");
+    assert_eq!(ndn.links[0].packets, LinkPackets::Ndn);
+    assert_eq!(ndn.routes[0].prefix, "/trial");
+    assert_eq!(trial.mapping(1), NameMapping::Identity);
+    let (hicn, trial) = plan("hicn", "");
+    assert!(hicn.links.iter().all(|link| link.packets == LinkPackets::Hicn));
+    let prefix: Name = hicn.routes[0].prefix.parse().expect("a name");
+    for index in [0, 1, u16::MAX] {
+        let network = trial.mapping(index).prefix(prefix.as_view());
+        assert!(prefix.as_view().is_prefix_of(network.as_view()), "{network}");
+    }
+    assert_ne!(trial.mapping(0), trial.mapping(1));
+    for link in ["runs = true\n", "reliability = true\n", "transport = \"tcp\"\n"] {
+        let error = read(&text("hicn", link)).expect_err(link).to_string();
+        assert!(error.contains("`packets` of hICN require"), "{error}");
+    }
 }
 
 #[test]

@@ -5,11 +5,16 @@ mod video;
 use serde::{Deserialize, Serialize};
 use weir_base::NS_PER_S;
 use weir_base::units::{Size, Time};
+use weir_plan::LinkPackets;
+use weir_transport::NameMapping;
+use weir_wire::Name;
 
 pub use self::video::{Delivery, QualityChoice, Video};
 
-/// Prefix of all names in trials.
+/// Prefix of all names in trials, as applications call them.
 pub const PREFIX: &str = "/trial";
+/// The hICN prefix of all names in trials. It is for documentation (RFC 3849).
+const HICN_PREFIX: &str = "hicn:2001:db8:7::/48";
 
 /// `[trial]`: what is measured instead of a plan's consumers and producers. Keys that do not apply
 /// to `what` have no effect.
@@ -24,6 +29,9 @@ pub struct Trial {
     /// Content bytes of a segment, or of a signed packet (`cryptography`).
     #[serde(default = "segment")]
     pub segment: Size,
+    /// The packets between the routers.
+    #[serde(default)]
+    pub packets: LinkPackets,
     #[serde(default)]
     pub signature: Algorithm,
     #[serde(default)]
@@ -81,6 +89,33 @@ impl Trial {
             | TrialKind::Subscribers => true,
             TrialKind::Video => self.video.delivery == Delivery::Named,
             _ => false,
+        }
+    }
+
+    /// How the names of a producer, and of its consumer, become names of the network. Each has a
+    /// prefix of its own.
+    ///
+    /// # Panics
+    /// Never: each index has a prefix.
+    #[must_use]
+    pub fn mapping(&self, index: u16) -> NameMapping {
+        match self.packets {
+            LinkPackets::Ndn => NameMapping::Identity,
+            LinkPackets::Hicn => {
+                format!("hicn:2001:db8:7:{index:x}::/64").parse().expect("a mapping")
+            }
+        }
+    }
+
+    /// The prefix of all names in the network.
+    pub(crate) fn network_prefix(&self) -> Name {
+        let prefix: Name = PREFIX.parse().expect("a name");
+        match self.packets {
+            LinkPackets::Ndn => prefix,
+            LinkPackets::Hicn => {
+                let mapping: NameMapping = HICN_PREFIX.parse().expect("a mapping");
+                mapping.prefix(prefix.as_view())
+            }
         }
     }
 

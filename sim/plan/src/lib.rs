@@ -14,6 +14,6 @@ pub use draws::filler_prefix;
 pub use error::PlanError;
 pub use plan::{
     Compare, ControllerPlan, CpuPlan, DISKS_MAX, DiskExperiments, DiskPlan, Fault, FaultPlan,
-    IndexKind, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, RoutesPlan, StagePlan,
-    StagesPlan, StoreExperiments, StoreIo, Transport, WhenFull,
+    IndexKind, LinkPackets, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, RoutesPlan,
+    StagePlan, StagesPlan, StoreExperiments, StoreIo, Transport, WhenFull,
 };

@@ -270,6 +270,9 @@ pub struct LinkPlan {
     /// Whether one frame may carry several Interests.
     #[serde(default)]
     pub runs: bool,
+    /// The packets on a link over UDP.
+    #[serde(default)]
+    pub packets: LinkPackets,
 }
 
 impl LinkPlan {
@@ -285,8 +288,19 @@ impl LinkPlan {
             mtu: 8800,
             reliability: false,
             runs: false,
+            packets: LinkPackets::Ndn,
         }
     }
+}
+
+/// The format of the packets on a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkPackets {
+    #[default]
+    Ndn,
+    /// hICN packets, without fragments and reliability. They carry hICN names only.
+    Hicn,
 }
 
 /// The transport of a link in the real arm.

@@ -9,7 +9,9 @@ use weir_netem::{LinkConfig, ServerConfig};
 use weir_wire::Name;
 
 use crate::error::PlanError;
-use crate::plan::{Fault, Plan, Role, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull};
+use crate::plan::{
+    Fault, LinkPackets, Plan, Role, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull,
+};
 
 /// Limit on the links of a consumer with a window.
 const LINKS_MAX: usize = 64;
@@ -174,6 +176,11 @@ fn check_links(plan: &Plan) -> Result<(), PlanError> {
                 weir_link::MTU_MIN
             );
             return Err(value(&place, "mtu", problem));
+        }
+        let is_hicn = link.packets == LinkPackets::Hicn;
+        if is_hicn && (link.transport != Transport::Udp || link.reliability || link.runs) {
+            let problem = "of hICN require a link over UDP without reliability and runs";
+            return Err(value(&place, "packets", problem));
         }
         if link.reliability && link.transport != Transport::Udp {
             let problem = "requires a link over UDP; only those lose frames";

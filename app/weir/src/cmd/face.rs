@@ -38,7 +38,8 @@ enum FaceCommand {
     },
     /// Create a face to another router
     #[command(after_help = "Examples:\n  weir face create udp://192.0.2.1\n  weir face create \
-                      udp://192.0.2.2:6363 --mtu 1400 --reliability on")]
+                      udp://192.0.2.2:6363 --mtu 1400 --reliability on\n  weir face create \
+                      hicn+tun://hicn0/2001:db8:1::")]
     Create(CreateArgs),
     /// Change the settings of a face
     #[command(
@@ -66,7 +67,8 @@ enum FaceCommand {
 #[derive(clap::Args)]
 struct CreateArgs {
     /// Address of the other router: udp://HOST[:PORT] or tcp://HOST[:PORT]. The default port is
-    /// 6363
+    /// 6363. For hICN packets: hicn+udp://HOST[:PORT], or hicn+tun://DEVICE[/LOCATOR] over a TUN
+    /// device, where LOCATOR is the IPv6 /64 that Data returns to
     uri: String,
     #[command(flatten)]
     settings: Settings,
@@ -75,11 +77,11 @@ struct CreateArgs {
 #[derive(clap::Args)]
 struct Settings {
     /// Whether the face closes on an error (persistent) or reconnects (permanent) [default for a
-    /// new face: persistent]
+    /// new face: persistent, permanent over a TUN device]
     #[arg(long)]
     persistency: Option<Persistency>,
     /// Largest UDP datagram, in bytes. Larger packets are fragmented. auto is [faces] udp_mtu,
-    /// otherwise 1420, or 8800 on loopback [default for a new face: auto]
+    /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for a new face: auto]
     #[arg(long, value_name = "BYTES|auto", value_parser = mtu)]
     mtu: Option<u64>,
     /// Whether a UDP face retransmits lost packets. The other router must support it too [default

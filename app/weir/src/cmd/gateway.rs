@@ -15,6 +15,7 @@ use weir_face::FaceUri;
 use weir_gateway::{Front, FrontConfig, GatewayConfig, HostConfig, Origin, OriginConfig};
 use weir_http::TlsFiles;
 use weir_socket::{Identity, Session, SessionConfig};
+use weir_transport::NameMapping;
 use weir_wire::Name;
 
 use self::trust::GatewayTrust;
@@ -89,6 +90,9 @@ struct FrontArgs {
     /// The prefix of the names: the URL path /a/b denotes the name PREFIX/a/b
     #[arg(long, value_name = "NAME", default_value = "/", value_parser = parse_prefix)]
     prefix: Name,
+    /// Names in the network: identity, or hicn:PREFIX for hICN names. The origin has chosen it
+    #[arg(long, value_name = "MAPPING", default_value_t)]
+    mapping: NameMapping,
     /// Make the query of a URL a part of the name
     #[arg(long)]
     query: bool,
@@ -126,6 +130,13 @@ struct OriginArgs {
     /// segment of a playlist wait for it
     #[arg(long)]
     live: bool,
+    /// Names in the network: identity, or hicn:PREFIX for hICN names below an IPv6 prefix, such as
+    /// hicn:2001:db8:7::/48. Only for one NAME; fronts need the same mapping
+    #[arg(long, value_name = "MAPPING", default_value_t)]
+    mapping: NameMapping,
+    /// Content bytes per segment
+    #[arg(long, value_name = "SIZE", default_value = "8000")]
+    segment_size: Size,
     /// Memory for signed packets of each prefix
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     buffer: Size,
@@ -159,6 +170,7 @@ impl FrontArgs {
             http3: self.http3,
             hosts: vec![HostConfig {
                 prefix: self.prefix.clone(),
+                mapping: self.mapping,
                 query: self.query,
                 ..HostConfig::default()
             }],
@@ -175,6 +187,8 @@ impl OriginArgs {
         let origins = self.origins.iter().cloned();
         let to_config = |(prefix, url)| OriginConfig {
             live: self.live,
+            mapping: self.mapping,
+            segment_size: self.segment_size,
             buffer: self.buffer,
             ..OriginConfig::new(prefix, url)
         };

@@ -11,9 +11,12 @@ mod stream;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::bail;
-use weir_crypto::{KeyChainError, UserTrust};
+use anyhow::{Context, bail};
+use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
+use weir_hicn::HicnName;
+use weir_security::Verifier;
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
@@ -23,7 +26,7 @@ use weir_wire::Name;
 
 use self::fetch::Fetch;
 use self::report::Report;
-use crate::table::{count, errln};
+use crate::table::{count, errln, printable};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
 };
@@ -49,7 +52,8 @@ use crate::transfer::{
     after_help = "Examples:\n  weir get /demo/services\n  weir get /demo/services -o - | head -n 3"
 )]
 pub(crate) struct Args {
-    /// The name, such as /data/file, with or without a version
+    /// The name, such as /data/file, with or without a version; or hicn:ADDRESS, such as
+    /// hicn:2001:db8:7::1, for what an hICN producer publishes under this address
     #[arg(value_parser = parse_name)]
     name: Name,
     /// Write to this file or directory, or to standard output (-) [default: the last component of
@@ -105,6 +109,11 @@ pub(crate) struct Args {
     /// be repeated [default: your own keys, your trust anchors and known signers]
     #[arg(long, value_name = "FILE")]
     trust_anchor: Vec<PathBuf>,
+    /// The key of the hICN producer, whose packets do not say which key signs them: a file with a
+    /// public key (PEM), an NDN certificate, or the passphrase of an HMAC key of 16 bytes or more.
+    /// Only packets that it has signed are accepted
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trust_anchor", "allow_unsigned"])]
+    hicn_key: Option<PathBuf>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
     #[arg(long)]
     allow_unsigned: bool,
@@ -118,6 +127,19 @@ pub(crate) struct Args {
     /// Print a summary as one JSON object at the end
     #[arg(long)]
     json: bool,
+}
+
+/// The key of an hICN producer.
+fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
+    let shown = printable(path.display());
+    let octets = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
+    let key = hicn_verifier(&octets).map_err(|error| {
+        anyhow::anyhow!(
+            "cannot use the key in {shown}: {error}; `openssl x509 -pubkey -noout` writes the \
+             public key of an X.509 certificate"
+        )
+    })?;
+    Ok(key.into())
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, clap::ValueEnum)]
@@ -138,6 +160,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .map_err(|error| explain_trust(error, &args))?;
     if args.allow_unsigned {
         trust.policy().allow_unsigned();
+    }
+    if let Some(path) = &args.hicn_key {
+        trust.policy().set_hicn_key(read_hicn_key(path)?);
     }
     let mut client = args.router.connect_all()?;
     for path in client.paths().collect::<Vec<_>>() {
@@ -272,8 +297,12 @@ impl Destination {
     }
 }
 
-/// The last generic component of the name, if it is a valid file name.
+/// The last generic component of the name, if it is a valid file name. Of an hICN address, its
+/// text.
 fn default_file_name(name: &Name) -> Option<PathBuf> {
+    if let Some(address) = HicnName::address_of(name.as_view()) {
+        return Some(address.to_string().into());
+    }
     let last = name.as_view().components().filter(|part| part.is_generic()).last()?;
     is_file_name(last.value).then(|| PathBuf::from(std::ffi::OsStr::from_bytes(last.value)))
 }
@@ -429,5 +458,8 @@ mod tests {
         assert_eq!(of("/a/..."), None);
         assert_eq!(of("/a/%2Fetc"), None);
         assert_eq!(of("/a/....."), None);
+        let address = parse_name("hicn:2001:db8::7").unwrap();
+        assert_eq!(default_file_name(&address), Some("2001:db8::7".into()));
+        assert!(parse_name("hicn:2001:db8::7/64").is_err());
     }
 }

@@ -26,6 +26,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use weir_face::{FaceUri, unix_time_ms};
+use weir_security::SignatureFormat;
 use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
 use weir_transport::NameMapping;
 use weir_wire::Name;
@@ -122,6 +123,11 @@ pub(crate) struct Args {
     /// faster, but consumers without manifest support, such as ndnget, cannot verify the file
     #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment)]
     signature_per: SignaturePer,
+    /// Sign as NDN does, or as hICN does, so that hICN programs can verify the packets, too. hICN
+    /// needs --mapping and a key
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = SignatureFormatArg::Ndn,
+        requires_if("hicn", "mapping"))]
+    signature_format: SignatureFormatArg,
     /// Follow symbolic links to directories, and links that lead out of the directory
     #[arg(long)]
     follow_links: bool,
@@ -132,7 +138,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N")]
     version: Option<u64>,
     /// Names in the network: identity, or hicn:PREFIX for hICN names below an IPv6 prefix, such as
-    /// hicn:2001:db8:7::/48. Only for files; consumers need the same mapping
+    /// hicn:2001:db8:7::/48. Consumers need the same mapping. A NAME such as hicn:2001:db8:7::1 is
+    /// an address below the prefix, under which hICN programs find the file
     #[arg(long, value_name = "MAPPING", default_value_t, conflicts_with_all = ["repo", "watch"])]
     mapping: NameMapping,
     /// Number of signing threads [default: one per processor]
@@ -155,6 +162,14 @@ enum SignaturePer {
     Segment,
     /// Sign only the manifests
     Manifest,
+}
+
+#[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
+enum SignatureFormatArg {
+    /// Over the elements of the packet
+    Ndn,
+    /// Over octets of the hICN packet
+    Hicn,
 }
 
 pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
@@ -303,6 +318,10 @@ impl Args {
                 SignaturePer::Segment => SigningMode::Segments,
                 SignaturePer::Manifest => SigningMode::Manifest,
             },
+            signature_format: match self.signature_format {
+                SignatureFormatArg::Ndn => SignatureFormat::Ndn,
+                SignatureFormatArg::Hicn => SignatureFormat::Hicn,
+            },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
             ..defaults
         }
@@ -323,8 +342,13 @@ impl Args {
         if self.watch && !is_directory {
             return Err(watch_needs_directory(path));
         }
-        if is_directory && self.mapping != NameMapping::Identity {
-            bail!("a directory has no hICN names; give the path of a file, or leave out --mapping");
+        if is_directory && self.mapping.is_direct(name.as_view()) {
+            bail!("an hICN address has room for one file; give a directory another name");
+        }
+        let prefix = self.mapping.prefix(name.as_view());
+        if self.mapping.is_direct(name.as_view()) && !prefix.as_view().is_prefix_of(name.as_view())
+        {
+            bail!("the address is not below the prefix of --mapping; choose another one");
         }
         kept::refuse_within(repository.as_deref(), path)?;
         let signing = self.key_choice().signing()?;

@@ -63,6 +63,7 @@ impl FromStr for UriText {
             "hicn+udp",
             "hicn+udp4",
             "hicn+udp6",
+            "hicn+tun",
         ];
         match text.split_once("://") {
             Some((scheme, rest)) if known.contains(&scheme) && !rest.is_empty() => {

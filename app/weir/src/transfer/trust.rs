@@ -13,6 +13,7 @@ pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
             TrustBasis::KnownKey => "known",
             TrustBasis::FirstUse => "first-use",
             TrustBasis::SharedKey => "shared",
+            TrustBasis::HicnKey => "hicn-key",
             TrustBasis::Unsigned => "none",
         },
     })
@@ -32,6 +33,7 @@ pub(crate) fn explain(Refusal { reason, advice }: Refusal) -> String {
         ),
         Advice::NameAnchors => format!("{reason}. Choose a signer to trust with --trust-anchor"),
         Advice::ImportKey => format!("{reason}; import it first with `weir key import`"),
+        Advice::NameHicnKey => format!("{reason}. Name it with --hicn-key FILE"),
         Advice::ImportCertificate => format!(
             "{reason}; if you know the signer, get its certificate and import it with `weir key \
              import FILE`"

@@ -58,6 +58,7 @@ class ProducerOptions(PublishOptions, total=False):
     request_wait: Time
     requests_max: int
     objects_max: int
+    signature_format: Literal["ndn", "hicn"]
     mapping: str
 
 

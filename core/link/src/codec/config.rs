@@ -22,14 +22,17 @@ pub const MTU_MIN: usize = 64;
 pub enum PacketFormat {
     /// NDN packets, with the link header of NDNLPv2 if it is needed.
     Ndnlp,
-    /// hICN packets, without fragments, reliability, runs and local fields (decision 0046).
+    /// hICN packets, without fragments, reliability and local fields (decision 0046). Runs are
+    /// Interest manifests: always accepted, and sent with [`RunsConfig::Initiate`], or to a peer
+    /// that has sent one.
     Hicn(HicnConfig),
 }
 
 /// The configuration of a face with hICN packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HicnConfig {
-    /// The first 64 bits of our locator: the source of Interests, to which Data returns.
+    /// The first 64 bits of our locator: the source of Interests, to which Data returns. `::` if
+    /// there is none; then Interests are dropped.
     pub locator: Ipv6Addr,
     /// Whether Interests carry our PIT tokens in the other 64 bits, and Data returns them. Only for
     /// peers that are routers of ours (decision 0048).
@@ -93,7 +96,6 @@ impl CodecConfig {
             self.reassembly = false;
             self.local_fields = false;
             self.reliability = false;
-            self.runs = RunsConfig::Off;
         }
     }
 

@@ -65,6 +65,15 @@ impl Encoder {
         self.mode.is_some()
     }
 
+    /// The state of a face with hICN packets.
+    #[inline]
+    pub(crate) fn hicn(&mut self) -> Option<&mut Hicn> {
+        match self.mode.as_deref_mut()? {
+            Mode::Hicn(hicn) => Some(hicn),
+            Mode::Reliability(_) => None,
+        }
+    }
+
     /// The link's reliability, if it is on.
     #[inline]
     pub(crate) fn reliability(&mut self) -> Option<&mut Reliability> {

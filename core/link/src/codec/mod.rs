@@ -12,5 +12,6 @@ pub(crate) use config::FRAGMENT_COUNT_MAX;
 pub use config::{CodecConfig, HicnConfig, MTU_MIN, PacketFormat};
 pub(crate) use context::CodecContext;
 pub(crate) use encoder::{Encoder, Mode};
+pub(crate) use hicn::Hicn;
 pub(crate) use ndnlp::{Decoder, Reliability};
 pub use received::Received;

@@ -156,6 +156,11 @@ impl Egress {
         self.ready.gather(begun, span, mtu)
     }
 
+    /// See [`ReadyQueue::gather_hicn`].
+    pub(crate) fn gather_hicn(&mut self, begun: usize, mtu: usize) -> (u64, u64) {
+        self.ready.gather_hicn(begun, mtu)
+    }
+
     pub(crate) fn ready(&self) -> &ReadyQueue {
         &self.ready
     }

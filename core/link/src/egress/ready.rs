@@ -105,6 +105,30 @@ impl ReadyQueue {
         (runs, interests)
     }
 
+    /// As [`Self::gather`], for a face with hICN packets.
+    pub(crate) fn gather_hicn(&mut self, begun: usize, mtu: usize) -> (u64, u64) {
+        let (mut runs, mut interests) = (0, 0);
+        let mut at = self.detached.max(begun);
+        let mut kept = at;
+        while at < self.frames.len() {
+            let mut count = 1;
+            if let Some((joined, run)) = runs::join_manifest(self.frames.range(at..), mtu) {
+                count = joined;
+                (runs, interests) = (runs + 1, interests + count as u64);
+                for frame in self.frames.range(at..at + count) {
+                    self.load.remove(frame.len());
+                }
+                self.load.add(run.len());
+                self.frames[kept] = run;
+            } else if kept != at {
+                self.frames.swap(kept, at);
+            }
+            (at, kept) = (at + count, kept + 1);
+        }
+        self.frames.truncate(kept);
+        (runs, interests)
+    }
+
     /// Approximate memory of all frames in bytes: their charges, their list, and the rounding of
     /// blocks.
     pub(crate) fn memory_bytes(&self) -> u64 {

@@ -30,14 +30,19 @@
 //! become one frame with bitmap `1011` (bits 0, 1 and 3). The receiver writes the numbers 7, 8 and
 //! 10 into copies of the first Interest.
 //!
+//! On faces with hICN packets, a run is an Interest manifest of up to 256 suffixes
+//! (`manifests.rs`), without negotiation: see `PacketFormat::Hicn`.
+//!
 //! Runs must never go to a peer that has not accepted them in the last 4 seconds. They must never
 //! change a bit of an Interest, or reorder packets.
 
 mod expansion;
 mod gather;
+mod manifests;
 mod offers;
 
 pub(crate) use expansion::Expansion;
 pub(crate) use gather::{find_run, join_run};
+pub(crate) use manifests::join_manifest;
 pub(crate) use offers::Offers;
 pub use offers::RunsConfig;

@@ -1,5 +1,6 @@
 //! Faces with hICN packets.
 
+use std::collections::BTreeSet;
 use std::string::ToString as _;
 use std::vec;
 use std::vec::Vec;
@@ -185,16 +186,27 @@ fn packets_without_an_hicn_form_are_counted() {
     assert!(far.is_egress_empty());
 }
 
+/// Without a locator, a face answers Interests and sends none.
+#[test]
+fn interests_need_a_locator() {
+    let locator = core::net::Ipv6Addr::UNSPECIFIED;
+    let mut far =
+        Link::new(LinkConfig::hicn(1500, HicnConfig { locator, ..HicnConfig::default() }));
+    let refused = far.enqueue(START, LpHeader::default(), interest_packet());
+    assert_eq!(refused, Err(LinkDrop::HicnNoLocator));
+    let frame = frame_of(&mut far, LpHeader::default(), data_packet());
+    assert!(HicnView::decode(&frame).unwrap().header.is_data());
+}
+
 #[test]
 fn features_of_ndnlp_are_off() {
     let config = with(config(false), |it| {
         it.codec.reliability = true;
-        it.codec.runs = RunsConfig::Initiate;
         it.codec.fragmentation = true;
         it.codec.local_fields = true;
     });
     let mut near = Link::new(config);
-    assert!(!near.is_reliable() && !near.has_runs());
+    assert!(!near.is_reliable());
     for _ in 0..3 {
         near.enqueue(START, LpHeader::default(), interest_packet()).unwrap();
     }
@@ -228,4 +240,91 @@ fn control_messages_need_permission() {
     assert_eq!(sent(&mut open), [message]);
     let long = Packet::from(vec![0xC1; 1501]);
     assert_eq!(open.enqueue_control(long), Err(LinkDrop::TooLargeForMtu));
+}
+
+fn interest_of(suffix: u32) -> Packet {
+    let name = HicnName { suffix, ..name() }.to_name();
+    Packet::from(Interest::new(name).nonce(1).lifetime_ms(1000).must_be_fresh(true).encode())
+}
+
+/// The names of the Interests of a received run.
+fn suffixes_of_run(link: &mut Link, frame: Packet) -> Vec<u32> {
+    let mut pool = Pool::new(1 << 20);
+    let received = link.receive(START, frame, &mut pool);
+    assert!(matches!(received, Received::Run), "{received:?}");
+    let mut suffixes = Vec::new();
+    let mut nonces = BTreeSet::new();
+    while let Some((header, packet)) = link.next_in_run(START, &mut pool) {
+        let interest = InterestView::decode(&packet).unwrap();
+        assert!(!header.pit_token.as_slice().is_empty(), "the locator of the peer");
+        assert!(nonces.insert(interest.nonce));
+        suffixes.push(HicnName::from_name(interest.name).unwrap().suffix);
+    }
+    suffixes
+}
+
+/// Interests of `hicn-ping-client` with four suffixes each, which it has signed.
+#[test]
+fn captured_interest_manifests_are_runs() {
+    let mut far = link(false);
+    let lines = include_str!("../../../hicn/tests/vectors/interest-manifest.jsonl").lines();
+    for (line, first) in lines.zip([0, 4]) {
+        let hex = line.split('"').rev().nth(1).unwrap();
+        let octet = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let packet: Vec<u8> = (0..hex.len()).step_by(2).map(octet).collect();
+        let suffixes = suffixes_of_run(&mut far, Packet::from(packet.clone()));
+        assert_eq!(suffixes, [first, first + 1, first + 2, first + 3]);
+        // Another number of suffixes, and none requested.
+        for (at, octet) in [(139, 5), (139, 0), (136, 1), (151, 0)] {
+            let mut changed = packet.clone();
+            changed[at] = octet;
+            let outcome = received(&mut far, Packet::from(changed));
+            assert!(matches!(outcome, Received::Drop(LinkDrop::HicnInterestManifest)), "{at}");
+        }
+    }
+    let counters = far.counters();
+    assert_eq!((counters.in_runs, counters.in_run_interests, counters.in_interests), (2, 8, 8));
+    assert_eq!(counters.drops[LinkDrop::HicnInterestManifest], 8);
+}
+
+#[test]
+fn interests_are_joined_for_peers_that_know_manifests() {
+    let runs = |runs| Link::new(with(config(false), |it| it.codec.runs = runs));
+    let mut far = link(false);
+    let mut near = runs(RunsConfig::Initiate);
+    let send = |near: &mut Link, suffixes: &[u32]| {
+        for &suffix in suffixes {
+            near.enqueue(START, LpHeader::default(), interest_of(suffix)).unwrap();
+        }
+        near.gather_runs(0);
+        sent(near)
+    };
+    let frames = send(&mut near, &[7, 8, 1000, u32::MAX, 3]);
+    assert_eq!(frames.len(), 1);
+    assert_eq!(frames[0].len(), 60 + 40 + 5 * 4);
+    assert_eq!(suffixes_of_run(&mut far, frames[0].clone()), [7, 8, 1000, u32::MAX, 3]);
+    // At most 256, and no more than fit into the MTU.
+    let many: Vec<u32> = (0..600).collect();
+    let frames = send(&mut near, &many);
+    assert_eq!(frames.len(), 3);
+    let all: Vec<u32> =
+        frames.iter().flat_map(|it| suffixes_of_run(&mut far, it.clone())).collect();
+    assert_eq!(all, many);
+    let mut narrow = Link::new(with(config(false), |it| {
+        (it.codec.runs, it.codec.mtu) = (RunsConfig::Initiate, 200);
+    }));
+    let frames = send(&mut narrow, &many[..60]);
+    assert!(frames.iter().all(|frame| frame.len() <= 200) && frames.len() == 3);
+    // Data in between, and another lifetime.
+    let counters = near.counters();
+    assert_eq!((counters.out_runs, counters.out_run_interests), (4, 605));
+    // Without configuration, only a peer that has sent a manifest gets them.
+    let mut quiet = runs(RunsConfig::Accept);
+    assert_eq!(send(&mut quiet, &[1, 2, 3]).len(), 3);
+    let frames = send(&mut near, &[1, 2]);
+    suffixes_of_run(&mut quiet, frames[0].clone());
+    assert_eq!(send(&mut quiet, &[1, 2, 3]).len(), 1);
+    let mut off = runs(RunsConfig::Off);
+    suffixes_of_run(&mut off, frames[0].clone());
+    assert_eq!(send(&mut off, &[1, 2, 3]).len(), 3);
 }

@@ -11,11 +11,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use weir_hicn::NativeData;
 use weir_wire::{DataView, KeyLocatorView, Name, NameView};
 
 use super::{Anchors, KnownSigners, SignerStatus, TrustError, check_validity};
 use crate::certificate::Certificate;
-use crate::digest::DigestVerifier;
+use crate::digest::{DigestVerifier, UnsignedHicnVerifier};
 use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
 
 /// Maximum number of certificates fetched for one object.
@@ -36,6 +37,8 @@ pub enum TrustBasis {
     FirstUse,
     /// A secret key shared by those who may sign and those who may read.
     SharedKey,
+    /// The key that the user has named for hICN producers, whose packets do not name a key.
+    HicnKey,
     /// No signature: a digest shows that the packets are complete, but not who made them.
     Unsigned,
 }
@@ -52,6 +55,9 @@ pub struct TrustedSigner {
 
 impl fmt::Display for TrustedSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.basis == TrustBasis::HicnKey {
+            return f.write_str("the key given for hICN producers");
+        }
         let Some(name) = &self.name else {
             return f.write_str("no one: a digest proves that it is complete, but not who made it");
         };
@@ -62,6 +68,7 @@ impl fmt::Display for TrustedSigner {
             TrustBasis::KnownKey => "(the same key as before)",
             TrustBasis::FirstUse => "(seen for the first time; remembered from now on)",
             TrustBasis::SharedKey => "(a shared secret key)",
+            TrustBasis::HicnKey => "(the key given for hICN producers)",
             TrustBasis::Unsigned => "(not signed)",
         })
     }
@@ -88,6 +95,8 @@ pub enum Advice {
     ImportKey,
     /// Ask the signer for a certificate and import it.
     ImportCertificate,
+    /// Name the key of the hICN producer.
+    NameHicnKey,
 }
 
 /// The keys of a user, and the certificates that the user keeps.
@@ -187,6 +196,7 @@ pub struct TrustPolicy {
     /// Only anchors are trusted.
     needs_anchor: bool,
     allows_unsigned: bool,
+    hicn_key: Option<Arc<dyn Verifier>>,
     known: KnownSigners,
     keys: Option<Arc<dyn KeySource>>,
     factory: &'static (dyn VerifierFactory + Sync),
@@ -216,6 +226,7 @@ impl TrustPolicy {
             anchors,
             needs_anchor,
             allows_unsigned,
+            hicn_key: None,
             known,
             keys,
             factory,
@@ -233,6 +244,7 @@ impl TrustPolicy {
             anchors: self.anchors.clone(),
             needs_anchor: self.needs_anchor,
             allows_unsigned: self.allows_unsigned,
+            hicn_key: self.hicn_key.clone(),
             known: self.known.clone(),
             keys: self.keys.clone(),
             factory: self.factory,
@@ -250,12 +262,22 @@ impl TrustPolicy {
         self.allows_unsigned = true;
     }
 
+    /// Verifies packets of hICN producers with this key alone. hICN's library does not name keys in
+    /// its packets, so the user must.
+    pub fn set_hicn_key(&mut self, key: Arc<dyn Verifier>) {
+        self.hicn_key = Some(key);
+    }
+
     /// Decides whether the signer of `data` is trusted. `now_unix_s` is the time in seconds since
     /// the Unix epoch.
     pub fn decide(&mut self, data: &DataView<'_>, now_unix_s: i64) -> TrustDecision {
         let decided = match SignatureType(data.signature_info().signature_type) {
+            found if self.hicn_key.is_some() && found != SignatureType::HICN => {
+                refuse(format!("{} is not signed by the key given for hICN producers", data.name))
+            }
             SignatureType::DIGEST_SHA256 => self.decide_unsigned(data.name),
             SignatureType::HMAC_SHA256 => self.decide_shared_key(data),
+            SignatureType::HICN => self.decide_native(data, now_unix_s),
             SignatureType::NULL => refuse(format!("{} has no signature", data.name)),
             _ => self.decide_public_key(data, now_unix_s),
         };
@@ -363,6 +385,34 @@ impl TrustPolicy {
             basis: TrustBasis::Unsigned,
         });
         Ok(Arc::new(DigestVerifier))
+    }
+
+    /// Decides about a Data of an hICN producer.
+    fn decide_native(
+        &mut self,
+        data: &DataView<'_>,
+        now_unix_s: i64,
+    ) -> Result<Arc<dyn Verifier>, Unresolved> {
+        let name = data.name;
+        if let Some(key) = self.hicn_key.clone() {
+            let basis = TrustBasis::HicnKey;
+            let signer = TrustedSigner { name: None, key_digest: None, basis };
+            if !self.signers.contains(&signer) {
+                self.signers.push(signer);
+            }
+            return Ok(key);
+        }
+        if NativeData::of(data).and_then(|native| native.signed_octets()).is_none() {
+            // Only the verifier differs from other unsigned content.
+            return self.decide_unsigned(name).map(|_| Arc::new(UnsignedHicnVerifier) as _);
+        }
+        match self.decide_public_key(data, now_unix_s) {
+            Err(Unresolved::Refuse(Refusal { advice: None, .. })) => {
+                let reason = format!("the packets of {name} do not say which key signed them");
+                advise(reason, Advice::NameHicnKey)
+            }
+            decided => decided,
+        }
     }
 
     fn decide_shared_key(&mut self, data: &DataView<'_>) -> Result<Arc<dyn Verifier>, Unresolved> {

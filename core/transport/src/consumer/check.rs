@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use weir_hicn::NativeData;
 use weir_security::{SignatureType, Verifier, sha256, sha256_each, verify_data};
 use weir_wire::DataView;
 
@@ -28,6 +29,8 @@ pub enum Check {
         digest: [u8; 32],
         signer: Option<Arc<dyn Verifier>>,
     },
+    /// The digest of an hICN packet without signature, which a manifest of its stream lists.
+    HicnDigest([u8; 32]),
     /// The Content of a sole segment, whose digest verified metadata states.
     Content {
         /// The object's [`ContentDigest`].
@@ -68,6 +71,13 @@ impl Check {
             Self::Digest { digest, signer } => {
                 let is_signed = |signer: &Arc<dyn Verifier>| verify_data(data, &**signer).is_ok();
                 if implicit() == *digest || signer.as_ref().is_some_and(is_signed) {
+                    return Verdict::Good;
+                }
+                String::from("its digest differs from the one in the manifest")
+            }
+            Self::HicnDigest(digest) => {
+                let octets = NativeData::of(data).map(|native| native.stable_octets());
+                if octets.is_some_and(|octets| sha256(&octets.portions()) == *digest) {
                     return Verdict::Good;
                 }
                 String::from("its digest differs from the one in the manifest")
@@ -115,6 +125,7 @@ impl fmt::Debug for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Digest { .. } => "Digest",
+            Self::HicnDigest(_) => "HicnDigest",
             Self::Content { .. } => "Content",
             Self::Signature(_) => "Signature",
             Self::ByDriver => "ByDriver",

@@ -8,6 +8,7 @@
 //!
 //! Each method returns the next [`Step`], and the consumer takes it.
 
+use alloc::vec::Vec;
 use core::cmp::Ordering;
 
 use weir_base::{Instant, NS_PER_MS, Rng};
@@ -44,6 +45,8 @@ enum Purpose {
     Manifest,
     /// The first segment, while it is unknown whether there is a manifest.
     FirstSegment,
+    /// The first packet of a stream: a manifest or a segment.
+    FirstPacket,
 }
 
 /// A request that a Data answers.
@@ -174,9 +177,11 @@ impl Discovery {
 
     /// Requests the name of the version; also from stores if `is_stored`.
     fn request_version(&mut self, now: Instant, is_stored: bool) {
+        let mut element = Vec::new();
         let ((name, can_be_prefix), must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
                 let name = self.mapping.metadata_interest(object.as_view());
+                element = self.mapping.metadata_payload(object.as_view());
                 (name, !is_stored, if is_stored { STORED_TRIES } else { DISCOVERY_TRIES })
             }
             other => ((other.name(), true), false, DISCOVERY_TRIES),
@@ -184,7 +189,8 @@ impl Discovery {
         let lifetime_ms = self.selectors.lifetime_ms;
         let selectors = Selectors { can_be_prefix, must_be_fresh, lifetime_ms, nonce: 0 };
         self.requests.clear();
-        self.requests.add(Purpose::Version, Request::new(&name, selectors, tries, now));
+        let request = Request::new(&name, selectors, tries, now).with_element(element);
+        self.requests.add(Purpose::Version, request);
         self.stage = Stage::Version { is_stored };
     }
 
@@ -211,6 +217,16 @@ impl Discovery {
                 Err(ManifestError::Malformed) if !is_refusal => Step::BadManifest,
                 _ => self.without_manifest(),
             },
+            Purpose::FirstPacket if is_refusal => {
+                Step::Failed(ConsumerError::Refused(self.target.name()))
+            }
+            Purpose::FirstPacket => {
+                let Stage::Probing { first_segment: held, .. } = &mut self.stage else {
+                    return Step::Wait;
+                };
+                *held = Some((incoming.clone(), now));
+                Step::Verify { index: probe_index(1), incoming }
+            }
             // Routers may have cached this refusal before the version existed. A fresh request
             // bypasses them, once.
             Purpose::FirstSegment if is_refusal => match request.to_fresh_request(now) {
@@ -303,6 +319,26 @@ impl Discovery {
         self.request_manifest_part(now, 1, self.selectors);
         let request = Request::new(&first, self.selectors, DISCOVERY_TRIES, now);
         self.requests.add(Purpose::FirstSegment, request);
+    }
+
+    /// Requests the first packet of a stream, again for the `times`-th time. It shows whether the
+    /// stream has manifests.
+    pub(super) fn probe_stream(&mut self, now: Instant, times: u32) {
+        let mut first = self.versioned.clone();
+        first.append_segment(0);
+        let must_be_fresh = self.selectors.must_be_fresh || times > 1;
+        let selectors = Selectors { must_be_fresh, ..self.selectors };
+        // The verified packet ends the probe, and not the time.
+        self.stage = Stage::Probing { first_segment: None, level: 1, has_part: true };
+        let request = Request::new(&first, selectors, DISCOVERY_TRIES, now);
+        self.requests.add(Purpose::FirstPacket, request);
+    }
+
+    /// Forgets the first segment: it is a manifest, or not wanted.
+    pub(super) fn drop_first_segment(&mut self) {
+        if let Stage::Probing { first_segment, .. } = &mut self.stage {
+            *first_segment = None;
+        }
     }
 
     /// Requests the first part of a level.

@@ -45,6 +45,7 @@ impl Inventory {
             Target::Sequence => Naming::Sequence(Ranges::new(seed)),
             Target::Range { versioned, segments } => {
                 let mut layout = Layout::new(versioned.as_view(), mapping);
+                layout.set_plain_numbers();
                 layout.set_wanted(segments.clone());
                 Naming::Object(layout)
             }
@@ -75,6 +76,11 @@ impl Inventory {
             Naming::Object(layout) => layout,
             Naming::Sequence(_) => unreachable!("a sequence has no layout"),
         }
+    }
+
+    /// Whether it is the stream of an hICN producer.
+    pub(super) fn is_stream(&self) -> bool {
+        self.layout().is_some_and(|layout| layout.stream_address().is_some())
     }
 
     /// Whether the packet of this index is wanted. Those of a cancelled range are not.

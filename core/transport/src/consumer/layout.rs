@@ -1,6 +1,7 @@
 //! The fetch order of the segments and manifest parts of one object, and their names.
 
 use alloc::vec::Vec;
+use core::net::Ipv6Addr;
 use core::ops::Range;
 
 use weir_security::manifest::{LEVELS_MAX, ManifestShape, PartId};
@@ -12,7 +13,8 @@ use crate::mapping::NameMapping;
 use crate::segment_set::SegmentSet;
 
 /// Maps each packet of an object to its index: segments in order, each manifest part before the
-/// packets that it lists.
+/// packets that it lists. hICN's library numbers all packets in this order, so the suffix of a
+/// packet of a [stream](Layout::stream_address) is its index.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     mapping: NameMapping,
@@ -23,6 +25,10 @@ pub(crate) struct Layout {
     manifest: Option<ManifestShape>,
     /// The object is one Data with the prefix as its name and no segment number.
     is_whole: bool,
+    /// The address of an hICN producer's stream.
+    stream_address: Option<Ipv6Addr>,
+    /// Numbers are suffixes, even if the name is an address.
+    has_plain_numbers: bool,
     /// The segments to fetch. Others have an index, too.
     wanted: Range<u64>,
 }
@@ -36,6 +42,8 @@ impl Layout {
             manifest_prefixes: Vec::new(),
             manifest: None,
             is_whole: false,
+            stream_address: None,
+            has_plain_numbers: false,
             wanted: 0..u64::MAX,
         };
         layout.set_version(versioned);
@@ -49,6 +57,29 @@ impl Layout {
         };
         self.manifest_prefixes = (1..=LEVELS_MAX).map(below).collect();
         self.prefix = self.mapping.version_prefix(versioned).value().to_vec();
+        self.stream_address =
+            NameMapping::stream_address(versioned).filter(|_| !self.has_plain_numbers);
+    }
+
+    /// Segments are packets of these numbers, even if the name is an hICN address. Precedes
+    /// [`Layout::set_version`].
+    pub(crate) fn set_plain_numbers(&mut self) {
+        (self.has_plain_numbers, self.stream_address) = (true, None);
+    }
+
+    /// The address of a stream of an hICN producer: packets with suffixes from 0 on, without
+    /// metadata. `None` for other objects.
+    pub(crate) fn stream_address(&self) -> Option<Ipv6Addr> {
+        self.stream_address
+    }
+
+    /// Whether the object is a stream, and its manifests are known to list its segments.
+    pub(crate) fn has_stream_manifest(&self) -> bool {
+        self.stream_address.is_some() && self.manifest.is_some()
+    }
+
+    pub(crate) fn manifest(&self) -> Option<ManifestShape> {
+        self.manifest
     }
 
     pub(crate) fn set_manifest(&mut self, manifest: Option<ManifestShape>) {
@@ -159,6 +190,13 @@ impl Layout {
         Some(self.index_of(packet)?.saturating_add(indices(shape, id.level)))
     }
 
+    /// The segments that a manifest part lists, directly or through other parts, if it is full.
+    pub(crate) fn segments_below(&self, part: PartId) -> Range<u64> {
+        let below = self.manifest.map_or(0, |shape| shape.segments_below(part.level));
+        let first = part.number.saturating_mul(below);
+        first..first.saturating_add(below)
+    }
+
     /// The segments at these indices.
     pub(crate) fn segments_at(&self, range: &Range<u64>) -> Range<u64> {
         let segment = |index| match self.packet_at(index) {
@@ -218,6 +256,9 @@ impl Layout {
             return (name == self.prefix).then_some(PacketId::Segment(0));
         }
         let rest = name.strip_prefix(self.prefix.as_slice())?;
+        if self.stream_address.is_some() {
+            return Some(self.packet_at(tlv::segment(rest)?));
+        }
         if let Some(number) = tlv::segment(rest) {
             let part = self.mapping.part_of_number(number).map(PacketId::Manifest);
             return Some(part.unwrap_or(PacketId::Segment(number)));
@@ -232,12 +273,13 @@ impl Layout {
     pub(crate) fn interest_name(&self, packet: PacketId) -> (&[u8], Option<u64>) {
         match packet {
             PacketId::Segment(_) if self.is_whole => (&self.prefix, None),
+            PacketId::Metadata => (&self.prefix, None),
+            _ if self.stream_address.is_some() => (&self.prefix, self.index_of(packet)),
             PacketId::Segment(segment) => (&self.prefix, Some(segment)),
             PacketId::Manifest(id) => {
                 let (prefix, first) = &self.manifest_prefixes[usize::from(id.level) - 1];
                 (prefix, Some(first.saturating_add(id.number)))
             }
-            PacketId::Metadata => (&self.prefix, None),
         }
     }
 }
@@ -322,6 +364,25 @@ mod tests {
                 }
                 let name = name_of(&layout, part);
                 assert_eq!(layout.packet_of_name(name.value()), Some(part));
+            }
+        }
+    }
+
+    /// hICN's library: manifest 0, the packets it lists, manifest 4, and so on.
+    #[test]
+    fn suffixes_of_a_stream_are_indices() {
+        let name: Name = "/32=hicn/8=%B0%01/8=00/8=00/8=00/8=00/8=00/8=00/8=00".parse().unwrap();
+        let mut layout = Layout::new(name.as_view(), NameMapping::Identity);
+        for shape in [None, ManifestShape::new(3, 1)] {
+            layout.set_manifest(shape);
+            for suffix in 0..20 {
+                let packet = layout.packet_at(suffix);
+                let mut name = name.clone();
+                name.append_segment(suffix);
+                assert_eq!(name_of(&layout, packet), name);
+                assert_eq!(layout.packet_of_name(name.value()), Some(packet));
+                let is_part = matches!(packet, PacketId::Manifest(_));
+                assert_eq!(is_part, shape.is_some() && suffix % 4 == 0);
             }
         }
     }

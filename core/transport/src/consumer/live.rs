@@ -36,6 +36,8 @@ pub(super) struct Live {
     /// The new metadata, and whether they are verified.
     renewal: Option<Metadata>,
     is_verified: bool,
+    /// A segment claims to be the last, and no signature covers that.
+    is_end_claimed: bool,
     /// The reader's buffer was full, so there may be segments to skip.
     is_reader_behind: bool,
 }
@@ -63,6 +65,7 @@ impl Live {
             renew_at: now,
             renewal: None,
             is_verified: false,
+            is_end_claimed: false,
             is_reader_behind: false,
         };
         live.postpone_renewal(now);
@@ -81,6 +84,11 @@ impl Live {
 
     pub(super) fn has_recent_data(&self, now: Instant) -> bool {
         now < self.renew_at
+    }
+
+    /// A segment claims to be the last: the metadata must confirm it.
+    pub(super) fn claim_end(&mut self) {
+        self.is_end_claimed = true;
     }
 
     /// Whether requests wait until new metadata are known.
@@ -178,7 +186,7 @@ impl Live {
         state: &LiveState,
         mapping: NameMapping,
     ) -> Option<Request> {
-        let mut is_due = now >= self.renew_at;
+        let mut is_due = now >= self.renew_at || core::mem::take(&mut self.is_end_claimed);
         if self.is_reader_behind && state.unread == 0 {
             // If only segments requested ahead are open, none was skipped: they do not exist yet.
             self.is_reader_behind = state.unanswered == 0 || state.unanswered > state.ahead;
@@ -189,6 +197,7 @@ impl Live {
         let (name, can_be_prefix) = mapping.metadata_interest(object.as_view());
         let lifetime_ms = self.lifetime_ms;
         let selectors = Selectors { can_be_prefix, must_be_fresh: true, lifetime_ms, nonce: 0 };
-        Some(Request::new(&name, selectors, RENEWAL_TRIES, now))
+        let element = mapping.metadata_payload(object.as_view());
+        Some(Request::new(&name, selectors, RENEWAL_TRIES, now).with_element(element))
     }
 }

@@ -31,10 +31,12 @@ mod chunk;
 mod chunks;
 mod config;
 mod discovery;
+mod end_claim;
 mod holdings;
 mod holes;
 mod input;
 mod inventory;
+mod labels;
 mod layout;
 mod live;
 mod missing;
@@ -47,6 +49,7 @@ mod requests;
 pub(crate) mod schedule;
 pub(crate) mod scoreboard;
 mod stats;
+mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -58,18 +61,23 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
+use core::net::Ipv6Addr;
 
 use weir_base::{FaceId, Instant, Packet, Rng};
+use weir_hicn::{NativeData, path_label};
 use weir_security::Verifier;
-use weir_security::manifest::ManifestPart;
+use weir_security::manifest::{ManifestPart, PartId};
 use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader};
 
 use self::discovery::{Discovery, Step};
+use self::end_claim::StatedEnd;
 use self::holdings::{HoldingsQueries, QueryReply};
+use self::layout::Layout;
 use self::naming::{METADATA_INDEX, probe_index};
 use self::path::Answer;
 use self::schedule::Schedule;
+use self::stream::StreamPart;
 use self::transfer::{Transfer, Verified};
 use self::verify::{AcceptedPart, BAD_COPIES_MAX, Incoming};
 use crate::PathId;
@@ -82,6 +90,7 @@ pub(crate) use self::chunk::nack_wait_ns;
 pub use self::chunks::CHUNK_SEGMENTS_MAX;
 pub use self::config::{ConsumerConfig, HoldingsMode, LagPolicy, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
+pub use self::labels::LabelStats;
 pub use self::missing::MissingSegments;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
@@ -123,6 +132,7 @@ impl Consumer {
         now: Instant,
         schedule: Box<dyn Schedule>,
     ) -> Self {
+        let target = target.resolved();
         Self {
             rng: Rng::from_seed(seed),
             holdings_queries: HoldingsQueries::default(),
@@ -260,7 +270,8 @@ impl Consumer {
             self.discovery_data(now, &data, incoming, out);
         } else if self.transfer.is_running() {
             let mark = CongestionMark::from_value(header.congestion_mark);
-            let answer = Answer { now, path, mark, packet_bytes: octets.len() };
+            let label = path_label(&data);
+            let answer = Answer { now, path, mark, packet_bytes: octets.len(), label };
             let verified = self.transfer.on_data(&answer, &data, incoming, out);
             self.on_verified(now, verified, out);
         } else {
@@ -320,7 +331,7 @@ impl Consumer {
         }
         let mut step = self.discovery.on_data(now, answered, data, incoming);
         if let Step::FirstSegment = step {
-            self.transfer.learn_last(data, out);
+            self.transfer.learn_last(StatedEnd::of(data), out);
             step = self.discovery.on_first_segment();
         }
         self.apply_step(now, step, out);
@@ -356,7 +367,7 @@ impl Consumer {
                 out.events.push(ConsumerEvent::Found { metadata, is_stored });
             }
             Step::BadMetadata(error) => self.on_bad_metadata(now, error, out),
-            Step::BadManifest => self.on_bad_manifest(now, out),
+            Step::BadManifest => self.on_bad_manifest(now, None, out),
             Step::Begin { manifest, first_segment } => {
                 self.transfer.begin(manifest, out);
                 let Some(incoming) = first_segment else { return };
@@ -385,6 +396,9 @@ impl Consumer {
         self.transfer.inventory.received = have;
         let target = self.discovery.target();
         let layout = self.transfer.inventory.layout_mut();
+        if layout.stream_address().is_some() {
+            return self.discovery.probe_stream(now, 0);
+        }
         // Without metadata nothing says whether there is a manifest: a probe finds out.
         let has_metadata = matches!(target, Target::Latest { .. } | Target::KnownMetadata { .. });
         let may_probe = self.transfer.config.look_for_manifest;
@@ -473,7 +487,7 @@ impl Consumer {
             }
             Some(Verified::BadMetadata(error)) => self.on_bad_metadata(now, error, out),
             Some(Verified::FirstManifestPart(part)) => self.on_first_manifest_part(now, part, out),
-            Some(Verified::BadManifest) => self.on_bad_manifest(now, out),
+            Some(Verified::BadManifest(error)) => self.on_bad_manifest(now, Some(error), out),
             Some(Verified::ManifestPart) => self.retry_held_packets(now, out),
         }
     }
@@ -497,6 +511,9 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         let data = DataView::decode(&part.packet).expect("decoded on arrival");
+        if let Some(address) = self.transfer.inventory.layout().and_then(Layout::stream_address) {
+            return self.on_first_packet(now, address, part.id, &data, out);
+        }
         let Ok(manifest) = ManifestPart::decode(data.content) else { return };
         self.transfer.inventory.set_first_manifest_part(part.id);
         let step = self.discovery.end_probe(Some(manifest.shape));
@@ -508,9 +525,59 @@ impl Consumer {
         self.retry_held_packets(now, out);
     }
 
-    /// The first manifest part is not usable.
-    fn on_bad_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    /// The first packet of a stream is verified. No signature covers the flag of a manifest, so the
+    /// content shows whether it is one.
+    fn on_first_packet(
+        &mut self,
+        now: Instant,
+        address: Ipv6Addr,
+        id: PartId,
+        data: &DataView<'_>,
+        out: &mut ConsumerOutbox,
+    ) {
+        let read = StreamPart::read(data.content, address, 0);
+        let shape = read.as_ref().ok().and_then(StreamPart::shape);
+        match (&read, shape) {
+            (Ok(part), Some(shape)) => {
+                self.discovery.drop_first_segment();
+                self.transfer.inventory.set_first_manifest_part(id);
+                let step = self.discovery.end_probe(Some(shape));
+                self.apply_step(now, step, out);
+                if let Err(reason) = self.transfer.add_stream_part(id, part, out) {
+                    let what = "the manifest at packet 0".into();
+                    self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
+                }
+            }
+            (Err(reason), _) if NativeData::of(data).is_some_and(|it| it.is_manifest()) => {
+                let (what, reason) = ("the manifest at packet 0".into(), reason.clone());
+                self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
+            }
+            _ => {
+                if self.transfer.inventory.layout().is_none_or(|it| it.first_segment() > 0) {
+                    self.discovery.drop_first_segment();
+                }
+                let step = self.discovery.end_probe(None);
+                self.apply_step(now, step, out);
+            }
+        }
+    }
+
+    /// The first manifest part is not usable, or the first packet of a stream.
+    fn on_bad_manifest(
+        &mut self,
+        now: Instant,
+        error: Option<ConsumerError>,
+        out: &mut ConsumerOutbox,
+    ) {
         let times = self.transfer.verify.count_bad_copy(probe_index(1));
+        if self.transfer.inventory.is_stream()
+            && let Some(error) = error
+        {
+            if times > BAD_COPIES_MAX || matches!(error, ConsumerError::Untrusted(_)) {
+                return self.transfer.fail(error, out);
+            }
+            return self.discovery.probe_stream(now, times);
+        }
         let step = self.discovery.on_bad_manifest(now, times);
         self.apply_step(now, step, out);
     }
@@ -563,6 +630,11 @@ impl Consumer {
         &self.transfer.inventory.received
     }
 
+    /// The number of the last segment, once known.
+    pub fn last_segment(&self) -> Option<u64> {
+        self.transfer.inventory.last_segment()
+    }
+
     /// Counters and measures so far. The window is the sum over all paths in use. The smoothed and
     /// the smallest round-trip time are those of the first path.
     pub fn stats(&self) -> ConsumerStats {
@@ -570,6 +642,7 @@ impl Consumer {
         let histogram = scoreboard.histogram();
         let mut stats = stats.clone();
         stats.add(scoreboard.counters());
+        stats.has_unsigned_end = self.transfer.has_unsigned_end();
         stats.outstanding = scoreboard.outstanding().in_flight();
         stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
         stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
@@ -591,6 +664,12 @@ impl Consumer {
     /// Counters of a path since it was first added.
     pub fn path_stats(&self, path: PathId) -> PathStats {
         self.transfer.scoreboard.paths().stats(path)
+    }
+
+    /// Measurements of a path for each path label of hICN, the most recently seen one last; at most
+    /// 16. No signature covers labels.
+    pub fn label_stats(&self, path: PathId) -> Vec<LabelStats> {
+        self.transfer.scoreboard.paths().labels(path).to_vec()
     }
 
     /// Checks the counters of Interests in flight against the chunks, for tests of drivers.

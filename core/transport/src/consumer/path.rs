@@ -58,6 +58,7 @@ use weir_store::SegmentRange;
 use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
 use super::chunk::{Chunk, ScoreboardCounters, nack_wait_ns};
+use super::labels::{LabelStats, Labels};
 use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{
@@ -136,6 +137,8 @@ pub(crate) struct Path {
     no_route_nacks: u32,
     no_route_until: Instant,
     stats: PathStats,
+    /// `None` before the first Data with a label: most paths have none.
+    labels: Option<Box<Labels>>,
     round: Round,
     /// An answer to this order or a later one begins the next round.
     round_end: u64,
@@ -173,6 +176,7 @@ impl Path {
             no_route_nacks: 0,
             no_route_until: Instant::ZERO,
             stats: PathStats::default(),
+            labels: None,
             round: Round::default(),
             round_end: 0,
             paced_until: Instant::ZERO,
@@ -222,6 +226,23 @@ impl Path {
     /// Counters so far.
     pub(crate) fn stats(&self) -> PathStats {
         PathStats { rtt_smoothed_ns: self.rtt.smoothed_ns(), ..self.stats }
+    }
+
+    pub(crate) fn labels(&self) -> &[LabelStats] {
+        self.labels.as_ref().map_or(&[], |labels| labels.all())
+    }
+
+    /// A Data with this label completed a chunk.
+    pub(crate) fn on_labelled(&mut self, label: u8, rtt_ns: Option<u64>) {
+        self.labels.get_or_insert_default().on_answer(label, rtt_ns);
+    }
+
+    /// A chunk is lost: counts it for a label.
+    fn note_loss(&mut self) {
+        self.lost += 1;
+        if let Some(labels) = &mut self.labels {
+            labels.on_loss();
+        }
     }
 
     /// Counts a Nack.
@@ -422,9 +443,10 @@ impl Path {
         cause: Congestion,
         counters: &mut ScoreboardCounters,
     ) {
-        let is_loss = u64::from(cause == Congestion::Loss);
-        self.lost += is_loss;
-        self.stats.losses += is_loss;
+        if cause == Congestion::Loss {
+            self.note_loss();
+            self.stats.losses += 1;
+        }
         if self.starts_decrease(now, order) {
             counters.decreases += 1;
             self.control.on_congestion(now, cause);
@@ -443,7 +465,7 @@ impl Path {
         let is_trial = self.has_timed_out() && self.in_flight == 1;
         counters.timeouts += 1;
         self.stats.timeouts += 1;
-        self.lost += 1;
+        self.note_loss();
         // Nothing of this chunk and nothing sent later was answered, so the path may be dead.
         if chunk.packets == 0 && order >= self.answered_order_end {
             self.timed_out_wait_ns = Some(now.ns_since(chunk.sent_at));
@@ -561,7 +583,7 @@ impl Path {
     /// to the probe will show it.
     pub(crate) fn on_probe_timeout(&mut self) {
         self.is_probe_spent = true;
-        self.lost += 1;
+        self.note_loss();
         self.stats.losses += 1;
     }
 }
@@ -602,6 +624,8 @@ pub(crate) struct Answer {
     pub(crate) path: PathId,
     pub(crate) mark: CongestionMark,
     pub(crate) packet_bytes: usize,
+    /// The path label of hICN.
+    pub(crate) label: Option<u8>,
 }
 
 /// The state of a chunk in flight.

@@ -29,6 +29,9 @@ pub struct ConsumerStats {
     pub unwanted: u64,
     /// Packets that could not be decoded.
     pub malformed: u64,
+    /// The object has ended where a flag of hICN states its end. No signature covers the flag, but
+    /// no packet follows.
+    pub has_unsigned_end: bool,
     /// The window in chunks, summed over all paths in use.
     pub window: f64,
     /// Unanswered Interests.

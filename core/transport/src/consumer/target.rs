@@ -5,8 +5,10 @@ use core::ops::Range;
 use weir_security::manifest::PartId;
 use weir_wire::Name;
 
+use crate::mapping::NameMapping;
 use crate::metadata::{METADATA_KEYWORD, Metadata};
 
+/// A name that is an hICN address denotes the stream of an hICN producer, except in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// The latest version of an object, found by its RDR metadata.
@@ -25,7 +27,7 @@ pub enum Target {
     /// Any Data below a name, found with CanBePrefix: an object without metadata, or one Data that
     /// is the whole object.
     Prefix { name: Name },
-    /// Some of the segments right below a name.
+    /// Some of the segments right below a name; of an hICN address, packets with these suffixes.
     Range {
         versioned: Name,
         /// Which segments. The end `u64::MAX` means no end: the object may grow forever.
@@ -37,6 +39,19 @@ pub enum Target {
 }
 
 impl Target {
+    /// The target that is fetched: a stream of an hICN producer has no metadata, so nothing is
+    /// discovered.
+    pub(crate) fn resolved(self) -> Self {
+        match self {
+            Self::Latest { object: name, .. } | Self::Prefix { name }
+                if NameMapping::stream_address(name.as_view()).is_some() =>
+            {
+                Self::Version { versioned: name }
+            }
+            other => other,
+        }
+    }
+
     /// The requested name; empty for a sequence.
     pub(crate) fn name(&self) -> Name {
         match self {

@@ -24,6 +24,7 @@ mod holdings;
 mod paths;
 mod probe;
 mod rules;
+mod streams;
 
 const PATH: PathId = PathId(3);
 

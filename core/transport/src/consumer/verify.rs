@@ -39,9 +39,11 @@ use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
+use super::end_claim::StatedEnd;
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::outbox::{ConsumerEvent, ConsumerOutbox, VerifyOp};
+use super::stream::StreamPart;
 use super::target::PacketId;
 use crate::PathId;
 
@@ -54,12 +56,12 @@ pub(super) const BAD_COPIES_MAX: u32 = 4;
 const SEGMENTS_MAX: u64 = 1 << 40;
 
 /// A received packet, with the fields that are needed later.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Incoming {
     pub(super) packet: Packet,
     pub(super) path: PathId,
     pub(super) incoming_face: Option<FaceId>,
-    pub(super) last_segment: Option<u64>,
+    pub(super) end: StatedEnd,
     pub(super) content_bytes: u32,
 }
 
@@ -71,7 +73,7 @@ impl Incoming {
         incoming_face: Option<FaceId>,
     ) -> Self {
         Self {
-            last_segment: data.final_block_id().and_then(|component| component.as_segment()),
+            end: StatedEnd::of(data),
             content_bytes: data.content.len() as u32,
             packet,
             path,
@@ -83,7 +85,7 @@ impl Incoming {
 /// A packet that the driver is verifying.
 struct PendingVerification {
     index: u64,
-    last_segment: Option<u64>,
+    end: StatedEnd,
     content_bytes: u32,
     /// Kept if it is for the reader or the consumer itself.
     packet: Option<Packet>,
@@ -129,8 +131,8 @@ enum SignerState {
 /// A segment that is verified, or accepted without.
 #[derive(Debug)]
 pub(super) struct AcceptedSegment {
-    /// The last segment, as this one states it.
-    pub(super) last_segment: Option<u64>,
+    /// What it says about the last segment.
+    pub(super) end: StatedEnd,
     pub(super) content_bytes: u32,
     /// For the reader, if there is one.
     pub(super) packet: Option<Packet>,
@@ -213,6 +215,19 @@ impl VerifyQueue {
     /// Sets the shape of the manifest, or that there is none.
     pub(super) fn set_manifest(&mut self, shape: Option<ManifestShape>) {
         self.manifest = shape.map(|shape| DigestManifest::new(shape, SEGMENTS_MAX));
+    }
+
+    /// Adds a verified part of a stream's manifest.
+    ///
+    /// # Errors
+    /// The manifest is too large.
+    pub(super) fn add_stream_part(
+        &mut self,
+        id: PartId,
+        part: &StreamPart,
+    ) -> Result<(), ManifestError> {
+        let manifest = self.manifest.as_mut().expect("parts exist only with a manifest");
+        manifest.add_digests(id, part.digests.clone())
     }
 
     pub(super) fn add_part(&mut self, part: AcceptedPart) -> Result<(), ManifestError> {
@@ -309,18 +324,22 @@ impl VerifyQueue {
         let (range, id) = inventory.packet_at(index);
         let is_segment = matches!(id, PacketId::Segment(_));
         let listed = inventory.layout().and_then(|layout| self.listed_digest(layout, id));
+        let is_stream = inventory.is_stream();
         let mut signer = None;
         let check = match (self.mode, listed) {
             // The mode decides first, then what the manifest says about the packet.
             (Verification::ByDriver, _) => Check::ByDriver,
             (Verification::Off, _) if is_segment => {
-                let Incoming { last_segment, content_bytes, packet, .. } = incoming;
+                let Incoming { end, content_bytes, packet, .. } = incoming;
                 let packet = self.has_reader.then_some(packet);
                 let is_verified = false;
-                let segment = AcceptedSegment { last_segment, content_bytes, packet, is_verified };
+                let segment = AcceptedSegment { end, content_bytes, packet, is_verified };
                 return VerifyOutcome::Segment(segment);
             }
-            (Verification::Off, _) => return VerifyOutcome::Metadata,
+            (Verification::Off, _) => return accept_unverified(id, incoming),
+            (Verification::Signatures, Some(DigestLookup::Found(digest))) if is_stream => {
+                Check::HicnDigest(digest)
+            }
             (Verification::Signatures, Some(DigestLookup::Found(digest))) => {
                 Check::Digest { digest, signer: self.manifest_signer.clone() }
             }
@@ -339,7 +358,7 @@ impl VerifyQueue {
                         // The signer of a manifest part counts as the signer of all packets that
                         // the part lists.
                         signer = (!is_segment).then(|| verifier.clone());
-                        match inventory.digest_of_sole(id, incoming.last_segment) {
+                        match inventory.digest_of_sole(id, incoming.end.signed) {
                             Some(digest) => Check::Content { digest, signer: verifier },
                             None => Check::Signature(verifier),
                         }
@@ -355,11 +374,10 @@ impl VerifyQueue {
                 }
             }
         };
-        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
+        let Incoming { packet, path, incoming_face, end, content_bytes } = incoming;
         // Without a reader, the driver stores segments itself, and no copy is needed here.
         let kept = (!is_segment || self.has_reader).then(|| packet.clone());
-        let pending =
-            PendingVerification { index, last_segment, content_bytes, packet: kept, signer };
+        let pending = PendingVerification { index, end, content_bytes, packet: kept, signer };
         let op = VerifyId(self.pending.insert(pending));
         out.verify.push(VerifyOp { op, range, id, packet, path, incoming_face, check });
         VerifyOutcome::Pending
@@ -421,19 +439,14 @@ impl VerifyQueue {
             debug_assert!(false, "a verdict on {op:?}, which is not pending");
             return None;
         }
-        let PendingVerification { index, last_segment, content_bytes, packet, signer } =
+        let PendingVerification { index, end, content_bytes, packet, signer } =
             self.pending.remove(op.0);
         // The range of the packet was cancelled while the driver verified it.
         if !inventory.is_wanted(index) {
             return Some((index, VerifyOutcome::Cancelled));
         }
         let segment = |packet, is_verified| {
-            VerifyOutcome::Segment(AcceptedSegment {
-                last_segment,
-                content_bytes,
-                packet,
-                is_verified,
-            })
+            VerifyOutcome::Segment(AcceptedSegment { end, content_bytes, packet, is_verified })
         };
         let outcome = match (verdict, inventory.packet_at(index).1) {
             (Verdict::Good, PacketId::Segment(_)) => segment(packet, true),
@@ -449,5 +462,13 @@ impl VerifyQueue {
             },
         };
         Some((index, outcome))
+    }
+}
+
+/// Accepts a packet that is no segment without verification.
+fn accept_unverified(id: PacketId, Incoming { packet, .. }: Incoming) -> VerifyOutcome {
+    match id {
+        PacketId::Manifest(id) => VerifyOutcome::Part(AcceptedPart { id, packet, signer: None }),
+        _ => VerifyOutcome::Metadata,
     }
 }

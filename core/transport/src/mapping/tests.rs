@@ -2,6 +2,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use weir_wire::{Interest, tlv};
 
 use super::*;
 
@@ -59,6 +60,78 @@ fn identity_has_the_conventions_of_ndn() {
 }
 
 #[test]
+fn addresses_stand_for_themselves() {
+    let mapping = hicn("hicn:2001:db8::/32");
+    let address = HicnName::parse_uri("hicn:b001::1").unwrap().unwrap();
+    assert!(mapping.is_direct(address.as_view()));
+    assert!(!NameMapping::Identity.is_direct(address.as_view()));
+    assert_eq!(mapping.version_prefix(address.as_view()), address);
+    for other in [address.as_view().parent().to_name(), address.clone().append_version(1).clone()] {
+        assert!(!mapping.is_direct(other.as_view()));
+        let prefix = mapping.prefix(other.as_view());
+        assert!(prefix.as_view().is_prefix_of(mapping.version_prefix(other.as_view()).as_view()));
+    }
+}
+
+fn interest(name: &Name, element: &[u8]) -> Vec<u8> {
+    let plain = Interest::new(name.clone()).nonce(1).encode();
+    let mut writer = tlv::Writer::new();
+    let body = tlv::read_single_of(&plain, tlv::INTEREST).unwrap();
+    writer.tlv(tlv::INTEREST, &[body, element].concat());
+    writer.into_vec()
+}
+
+#[test]
+fn payloads_name_what_is_requested() {
+    let (mapping, other) = (hicn("hicn:2001:db8::/32"), hicn("hicn:2001:db9::/32"));
+    let object = name("/site/film");
+    let (network, element) =
+        (mapping.metadata_interest(object.as_view()).0, mapping.metadata_payload(object.as_view()));
+    let read = |mapping: &NameMapping, wire: &[u8]| {
+        let request = mapping.requested(&InterestView::decode(wire).unwrap());
+        request.map(|it| it.map(|it| (it.name.to_name(), it.parameters.map(<[u8]>::to_vec))))
+    };
+    let wire = interest(&network, &element);
+    assert_eq!(read(&mapping, &wire), Ok(Some((object.clone(), None))));
+    assert_eq!(read(&mapping, &interest(&network, &[])), Ok(None));
+    assert_eq!(read(&NameMapping::Identity, &wire), Ok(None));
+    assert_eq!(read(&other, &wire), Err(FalsePayload));
+    // Other parameters have another name.
+    let (first, with_first) = mapping.request(object.as_view(), b"1").unwrap();
+    let (second, with_second) = mapping.request(object.as_view(), b"2").unwrap();
+    assert!(first != second && first != network);
+    let found = read(&mapping, &interest(&second, &with_second)).unwrap().unwrap();
+    assert_eq!(found, (object.clone(), Some(b"2".to_vec())));
+    for (network, element) in [(&first, &with_second), (&first, &element), (&network, &with_first)]
+    {
+        assert_eq!(read(&mapping, &interest(network, element)), Err(FalsePayload));
+    }
+    assert_eq!(NameMapping::Identity.request(object.as_view(), b"1"), None);
+    let mut long = object.clone();
+    long.append_generic(&[b'x'; 1200]);
+    let address = HicnName::parse_uri("hicn:b001::1").unwrap().unwrap();
+    for name in [long, address] {
+        assert!(mapping.metadata_payload(name.as_view()).is_empty());
+    }
+    assert!(NameMapping::Identity.metadata_payload(object.as_view()).is_empty());
+}
+
+#[test]
+fn metadata_names_show_their_object() {
+    let (object, another) = (name("/a"), name("/b"));
+    for prefix in ["2001::/16", "2001:db8::/32", "2001:db8:7::/48", "2001:db8:7:1::/64"] {
+        let mapping = hicn(&alloc::format!("hicn:{prefix}"));
+        let metadata = mapping.metadata_name(object.as_view(), 0);
+        assert!(is_hicn_metadata_of(metadata.as_view(), object.as_view()));
+        assert!(!is_hicn_metadata_of(metadata.as_view(), another.as_view()));
+        let mut segment = mapping.version_prefix(object.as_view());
+        segment.append_segment(0);
+        assert!(!is_hicn_metadata_of(segment.as_view(), object.as_view()));
+    }
+    assert!(!is_hicn_metadata_of(object.as_view(), object.as_view()));
+}
+
+#[test]
 fn rejects_unmappable_names() {
     let parse = |text: &str| text.parse::<NameMapping>().unwrap_err();
     for text in ["", "hicn", "hicn:", "hicn:2001:db8::", "hicn:2001:db8::/x", "hicn:x/32", "ipv6"] {
@@ -107,7 +180,7 @@ proptest! {
     fn parses_displayed_prefixes(address: u128, groups in 1_u8..=4) {
         let bits = 16 * groups;
         let address = Ipv6Addr::from(address >> (128 - bits) << (128 - bits));
-        let mapping = NameMapping::Hicn(HicnPrefix::new(address, bits).unwrap());
+        let mapping = NameMapping::Hicn(MappingPrefix::new(address, bits).unwrap());
         prop_assert_eq!(mapping.to_string().parse::<NameMapping>(), Ok(mapping));
         // Everything below an object has names below its name. Another object has another address.
         let names = [name("/a"), name("/a/v=1"), name("/b"), Name::new()];

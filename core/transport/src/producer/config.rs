@@ -2,6 +2,8 @@ use weir_base::{HashKey, counters};
 use weir_store::EvictionPolicy;
 use weir_store::disk::DiskTierStats;
 
+use crate::mapping::NameMapping;
+
 /// What happens to an Interest that cannot be answered.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum MissPolicy {
@@ -31,6 +33,9 @@ pub struct ProducerConfig {
     /// The key of the hashes of names. Names come from untrusted peers, so a driver draws it at
     /// random. With a disk it must be the disk's.
     pub hash_key: HashKey,
+    /// How names of applications become those in Interests. Interests whose payload belongs to
+    /// another name are dropped.
+    pub mapping: NameMapping,
 }
 
 impl ProducerConfig {
@@ -44,6 +49,7 @@ impl ProducerConfig {
             buffer_bytes: 0,
             buffer_policy: EvictionPolicy::Lru,
             hash_key,
+            mapping: NameMapping::Identity,
         }
     }
 
@@ -73,6 +79,9 @@ counters! {
         unknown: Total;
         /// Packets that are not Interests, and invalid Data given to `Put`.
         malformed: Total;
+        /// Interests with a mapped name whose payload is malformed or belongs to another name.
+        /// They get no answer.
+        false_payloads: Total;
         /// Interests refused at the limit of waiting Interests or of reads.
         refused: Total;
         /// How many of `data` were read from the output buffer's disk.

@@ -28,7 +28,7 @@ use self::buffer::Buffer;
 use self::disk::{DiskReads, ReadResult, ReadStart};
 use self::input::PendingInterest;
 use self::waiting::{JoinResult, WaitingTable};
-use crate::{METADATA_KEYWORD, PathId};
+use crate::{METADATA_KEYWORD, NameMapping, PathId};
 
 pub use self::catalog::{Answer, Catalog, ObjectId, Source};
 pub use self::config::{MissPolicy, ProducerConfig, ProducerStats};
@@ -195,6 +195,11 @@ impl<S: Source> Producer<S> {
             }
         };
         self.stats.interests += 1;
+        // Without an answer, routers forward the next Interest for this name, which may be genuine.
+        if self.config.mapping.requested(&interest).is_err() {
+            self.stats.false_payloads += 1;
+            return;
+        }
         let last = interest.name.last();
         self.stats.metadata +=
             u64::from(last.is_some_and(|last| last.is_keyword(METADATA_KEYWORD)));
@@ -345,11 +350,20 @@ impl<S: Source> Producer<S> {
         out: &mut ProducerOutbox,
     ) {
         let (copy, is_early) = (pending.interest.clone(), pending.awaits_segment);
+        // The application knows only the name in the network.
+        let mapping = self.config.mapping;
+        let names_more = |old: &PendingInterest| {
+            let old = InterestView::decode(&old.interest);
+            is_named(mapping, interest) && old.is_ok_and(|old| !is_named(mapping, &old))
+        };
         match self.waiting.join(interest, until, pending) {
             JoinResult::First if !is_early => {
                 out.events.push(ProducerEvent::Wanted { interest: copy });
             }
-            JoinResult::First | JoinResult::Replaced => {}
+            JoinResult::Replaced(old) if !is_early && names_more(&old) => {
+                out.events.push(ProducerEvent::Wanted { interest: copy });
+            }
+            JoinResult::First | JoinResult::Replaced(_) => {}
             JoinResult::Full(pending) => {
                 self.stats.refused += 1;
                 self.refuse(pending, NackReason::Congestion, out);
@@ -441,6 +455,11 @@ impl<S: Source> Producer<S> {
     fn refuse(&self, pending: PendingInterest, reason: NackReason, out: &mut ProducerOutbox) {
         refuse(self.config.on_miss, pending, reason, out);
     }
+}
+
+/// Whether an Interest carries the application's name.
+fn is_named(mapping: NameMapping, interest: &InterestView<'_>) -> bool {
+    matches!(mapping.requested(interest), Ok(Some(_)))
 }
 
 fn refuse(

@@ -9,6 +9,7 @@ use core::ops::Range;
 use alloc::vec::Vec;
 
 use weir_base::SHA256_LANES;
+use weir_hicn::{HicnName, NativeSigning};
 use weir_security::{SignError, Signer, sha256_each};
 use weir_wire::tlv::{self, Writer, encode_nni, var_number_size, write_var_number};
 use weir_wire::{NameView, PACKET_SIZE_MAX, SignatureInfo};
@@ -30,8 +31,13 @@ pub struct SegmentTemplate {
     /// Value of the Name before the segment number.
     prefix: Vec<u8>,
     meta: Vec<u8>,
+    /// MetaInfo of the last segment, for hICN packets: others cannot name the last one.
+    last_meta: Vec<u8>,
+    last_segment: u64,
     freshness_ms: u64,
     info: Vec<u8>,
+    /// Segments have hICN's signature.
+    native: Option<NativeSigning>,
 }
 
 impl SegmentTemplate {
@@ -43,8 +49,36 @@ impl SegmentTemplate {
         last_segment: u64,
         info: &SignatureInfo,
     ) -> Self {
-        let mut template =
-            Self { prefix: Vec::new(), meta: Vec::new(), freshness_ms, info: info_tlv(info) };
+        Self::build(prefix, freshness_ms, last_segment, info, None)
+    }
+
+    /// As [`SegmentTemplate::new`], for segments with hICN's signature right below an hICN address.
+    pub fn native(
+        prefix: NameView<'_>,
+        freshness_ms: u64,
+        last_segment: u64,
+        signing: NativeSigning,
+    ) -> Self {
+        let info = signing.signature_info(0);
+        Self::build(prefix, freshness_ms, last_segment, &info, Some(signing))
+    }
+
+    fn build(
+        prefix: NameView<'_>,
+        freshness_ms: u64,
+        last_segment: u64,
+        info: &SignatureInfo,
+        native: Option<NativeSigning>,
+    ) -> Self {
+        let mut template = Self {
+            prefix: Vec::new(),
+            meta: Vec::new(),
+            last_meta: Vec::new(),
+            last_segment,
+            freshness_ms,
+            info: info_tlv(info),
+            native,
+        };
         template.set_object(prefix.value(), last_segment);
         template
     }
@@ -59,35 +93,44 @@ impl SegmentTemplate {
     pub fn set_object(&mut self, prefix: &[u8], last_segment: u64) {
         self.prefix.clear();
         self.prefix.extend_from_slice(prefix);
-        let last = encode_nni(last_segment);
-        let freshness = encode_nni(self.freshness_ms);
-        let freshness_len = if self.freshness_ms > 0 { 2 + freshness.len() } else { 0 };
-        self.meta.clear();
-        // All types and lengths here take one byte.
-        self.meta.extend([tlv::META_INFO as u8, (freshness_len + 4 + last.len()) as u8]);
-        if self.freshness_ms > 0 {
-            self.meta.extend([tlv::FRESHNESS_PERIOD as u8, freshness.len() as u8]);
-            self.meta.extend_from_slice(&freshness);
+        self.last_segment = last_segment;
+        write_meta(&mut self.last_meta, self.freshness_ms, Some(last_segment));
+        let last = Some(last_segment).filter(|_| self.native.is_none());
+        write_meta(&mut self.meta, self.freshness_ms, last);
+    }
+
+    fn meta(&self, segment: u64) -> &[u8] {
+        if segment == self.last_segment { &self.last_meta } else { &self.meta }
+    }
+
+    /// Bytes of the header of Content. The NDN form of an hICN packet has no empty Content.
+    fn content_header_len(&self, content_len: usize) -> usize {
+        match self.native {
+            Some(_) if content_len == 0 => 0,
+            _ => header_len(tlv::CONTENT, content_len),
         }
-        self.meta.extend([tlv::FINAL_BLOCK_ID as u8, (2 + last.len()) as u8]);
-        self.meta.extend([tlv::SEGMENT_NAME_COMPONENT as u8, last.len() as u8]);
-        self.meta.extend_from_slice(&last);
+    }
+
+    /// Bytes of the SignatureValue for a signature of this length. hICN's are padded.
+    fn signature_value_len(&self, signature_len: usize) -> usize {
+        self.native.as_ref().map_or(signature_len, NativeSigning::field_size)
     }
 
     /// Where the parts of a segment are.
     pub fn frame(&self, segment: u64, content_len: usize, signature_len: usize) -> Frame {
+        let value_len = self.signature_value_len(signature_len);
         let name_len = self.prefix.len() + 2 + encode_nni(segment).len();
         let before_content = header_len(tlv::NAME, name_len)
             + name_len
-            + self.meta.len()
-            + header_len(tlv::CONTENT, content_len);
+            + self.meta(segment).len()
+            + self.content_header_len(content_len);
         let signed_len = before_content + content_len + self.info.len();
-        let signature_header = header_len(tlv::SIGNATURE_VALUE, signature_len);
-        let value_len = signed_len + signature_header + signature_len;
-        let outer = header_len(tlv::DATA, value_len);
+        let signature_header = header_len(tlv::SIGNATURE_VALUE, value_len);
+        let body_len = signed_len + signature_header + value_len;
+        let outer = header_len(tlv::DATA, body_len);
         let signature_at = outer + signed_len + signature_header;
         Frame {
-            len: outer + value_len,
+            len: outer + body_len,
             content: outer + before_content..outer + before_content + content_len,
             signed: outer..outer + signed_len,
             signature: signature_at..signature_at + signature_len,
@@ -120,12 +163,19 @@ impl SegmentTemplate {
         at = put_bytes(out, at, &self.prefix);
         at += write_header(tlv::SEGMENT_NAME_COMPONENT, number.len(), &mut out[at..]);
         at = put_bytes(out, at, &number);
-        at = put_bytes(out, at, &self.meta);
-        at += write_header(tlv::CONTENT, content_len, &mut out[at..]);
+        at = put_bytes(out, at, self.meta(segment));
+        if self.content_header_len(content_len) > 0 {
+            at += write_header(tlv::CONTENT, content_len, &mut out[at..]);
+        }
         debug_assert_eq!(at, frame.content.start);
         at = put_bytes(out, frame.content.end, &self.info);
-        at += write_header(tlv::SIGNATURE_VALUE, signature.len(), &mut out[at..]);
-        put_bytes(out, at, signature);
+        if let Some(padding) = self.native.as_ref().and_then(|it| it.padding(signature.len())) {
+            out[at - 1] = padding;
+        }
+        let value_len = self.signature_value_len(signature.len());
+        at += write_header(tlv::SIGNATURE_VALUE, value_len, &mut out[at..]);
+        at = put_bytes(out, at, signature);
+        out[at..frame.len].fill(0);
         frame
     }
 
@@ -137,6 +187,14 @@ impl SegmentTemplate {
         signer: &dyn Signer,
         scratch: &mut Vec<u8>,
     ) -> Result<Vec<u8>, SignError> {
+        if let Some(native) = &self.native {
+            let address = HicnName::address_of(self.prefix()).ok_or(SignError::NoHicnForm)?;
+            let suffix = u32::try_from(segment).map_err(|_| SignError::NoHicnForm)?;
+            let octets = native.signed_octets(HicnName { address, suffix }, content);
+            let signature = signer.sign(&octets.portions())?;
+            native.padding(signature.len()).ok_or(SignError::Provider)?;
+            return Ok(signature);
+        }
         let frame = self.frame(segment, content.len(), 0);
         scratch.resize(frame.len.max(scratch.len()), 0);
         self.write(segment, content.len(), &[], scratch);
@@ -173,6 +231,27 @@ impl SegmentTemplate {
     }
 }
 
+/// Replaces `meta` by a MetaInfo, which is absent if it would be empty.
+fn write_meta(meta: &mut Vec<u8>, freshness_ms: u64, last_segment: Option<u64>) {
+    meta.clear();
+    // All types and lengths here take one byte.
+    meta.extend([tlv::META_INFO as u8, 0]);
+    if freshness_ms > 0 {
+        let freshness = encode_nni(freshness_ms);
+        meta.extend([tlv::FRESHNESS_PERIOD as u8, freshness.len() as u8]);
+        meta.extend_from_slice(&freshness);
+    }
+    if let Some(last) = last_segment.map(encode_nni) {
+        meta.extend([tlv::FINAL_BLOCK_ID as u8, (2 + last.len()) as u8]);
+        meta.extend([tlv::SEGMENT_NAME_COMPONENT as u8, last.len() as u8]);
+        meta.extend_from_slice(&last);
+    }
+    match meta.len() - 2 {
+        0 => meta.clear(),
+        len => meta[1] = len as u8,
+    }
+}
+
 fn info_tlv(info: &SignatureInfo) -> Vec<u8> {
     let mut writer = Writer::new();
     info.write(tlv::SIGNATURE_INFO, &mut writer);
@@ -198,8 +277,9 @@ fn put_bytes(out: &mut [u8], at: usize, octets: &[u8]) -> usize {
 mod tests {
     use alloc::vec;
 
+    use weir_hicn::{Algorithm, HicnView, Hop, from_tlv, to_tlv};
     use weir_security::{DigestSigner, DigestVerifier, verify_data};
-    use weir_wire::{DataView, KeyLocator, Name};
+    use weir_wire::{Component, Data, DataView, KeyLocator, Name};
 
     use super::*;
 
@@ -270,6 +350,59 @@ mod tests {
             assert_eq!(data.content, b"hello");
             assert_eq!(data.signature_info().signature_type, weir_wire::signature_type::NULL);
         }
+    }
+
+    /// The NDN packets are those that a border router makes of the hICN packets.
+    #[test]
+    fn native_segments_survive_hicn_packets() {
+        let address = HicnName::parse_uri("hicn:b001::1").unwrap().unwrap();
+        for (freshness_ms, size) in [(0, 32), (10_000, 40), (1000, 33)] {
+            let signing = NativeSigning::new(Algorithm::ECDSA_SHA256, [7; 32], 9, size).unwrap();
+            let template =
+                SegmentTemplate::native(address.as_view(), freshness_ms, 300, signing.clone());
+            let mut scratch = Vec::new();
+            for (segment, len) in [(0, 1000), (1, 0), (255, 140), (256, 8000), (300, 17)] {
+                let content: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                let signature =
+                    template.sign(segment, &content, &DigestSigner, &mut scratch).unwrap();
+                let mut packet = vec![0xEE; 8800];
+                let frame = template.write(segment, len, &signature, &mut packet);
+                packet[frame.content.clone()].copy_from_slice(&content);
+                packet.truncate(frame.len);
+                assert_eq!(packet[frame.signature.clone()][..32], signature);
+                let mut expected = address.clone();
+                let data = Data::new(expected.append_segment(segment).clone());
+                let data = data.freshness_ms(freshness_ms).content(content.clone());
+                let data = match segment {
+                    300 => data.final_block_id(Component::segment(300)),
+                    _ => data,
+                };
+                let (value, padding) = signing.signature_value(signature.clone()).unwrap();
+                let expected = data.encode_signed(&signing.signature_info(padding), |_| value);
+                assert_eq!(packet, expected);
+                let hop = Hop { locator: [9; 16].into(), face: 0, is_marked: false };
+                let (mut sent, mut again) = (Vec::new(), Vec::new());
+                from_tlv(&packet, &hop, &mut sent).unwrap();
+                let view = HicnView::decode(&sent).unwrap();
+                assert_eq!(view.ah.unwrap().signature(), signature);
+                let range = to_tlv(&view, 0, &mut again).unwrap();
+                assert_eq!(again[range], packet);
+                // The signature covers the hICN packet, with what routers change zero.
+                let mut covered = vec![0; sent.len()];
+                let signed_to = 104 + size.next_multiple_of(4);
+                for range in [8..24, 44..48, 60..63, 64..104, signed_to..sent.len()] {
+                    covered[range.clone()].copy_from_slice(&sent[range]);
+                }
+                assert_eq!(signature, weir_security::sha256(&[&covered]));
+            }
+        }
+        let signing = NativeSigning::new(Algorithm::HMAC_SHA256, [7; 32], 9, 28).unwrap();
+        let template = SegmentTemplate::native(address.as_view(), 0, 3, signing.clone());
+        let too_long = template.sign(0, b"text", &DigestSigner, &mut Vec::new());
+        assert_eq!(too_long, Err(SignError::Provider));
+        let template = SegmentTemplate::native(name().as_view(), 0, 3, signing);
+        let other = template.sign(0, b"text", &DigestSigner, &mut Vec::new());
+        assert_eq!(other, Err(SignError::NoHicnForm));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use alloc::vec::Vec;
 
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_store::EvictionPolicy;
-use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
+use weir_wire::{
+    Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken, tlv,
+};
 
 use super::*;
 
@@ -207,6 +209,30 @@ fn waiting_interest_is_answered_on_publication() {
 }
 
 #[test]
+fn application_learns_name_from_later_interest() {
+    let mapping: NameMapping = "hicn:2001:db8::/32".parse().unwrap();
+    let config = ProducerConfig { mapping, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
+    let mut fixture = Fixture::new(config);
+    let (object, other) = (name("/p/a"), name("/p/b"));
+    let network = mapping.metadata_interest(object.as_view()).0;
+    let mut send = |element: &[u8]| {
+        let plain = Interest::new(network.clone()).encode();
+        let body = tlv::read_single_of(&plain, tlv::INTEREST).unwrap();
+        let mut writer = tlv::Writer::new();
+        writer.tlv(tlv::INTEREST, &[body, element].concat());
+        let (path, header, packet) = (PathId(0), LpHeader::default(), writer.into_vec().into());
+        fixture.input(ProducerInput::Packet { path, header, packet });
+        fixture.wanted().len()
+    };
+    let (right, wrong) =
+        (mapping.metadata_payload(object.as_view()), mapping.metadata_payload(other.as_view()));
+    // A false one does not wait. The first named one is reported, although another one waits.
+    assert_eq!([&wrong[..], &[], &[], &right, &right, &[]].map(&mut send), [0, 1, 0, 1, 0, 0]);
+    assert_eq!(fixture.producer.stats().false_payloads, 1);
+    assert_eq!(fixture.producer.waiting(), 1);
+}
+
+#[test]
 fn failed_or_late_read_gives_no_answer() {
     let mut fixture = Fixture::new(ProducerConfig { reads_max: 2, ..ProducerConfig::new(KEY) });
     fixture.producer.source_mut().add_object(name("/a").as_view(), 9);
@@ -371,6 +397,7 @@ fn random_history_answers_once() {
             buffer_bytes: below(rng, 2) * 4000,
             buffer_policy: EvictionPolicy::ALL[below(rng, 4) as usize],
             hash_key: KEY,
+            mapping: NameMapping::Identity,
         };
         run_history(rng, config, seed);
     }

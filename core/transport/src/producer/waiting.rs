@@ -23,8 +23,8 @@ struct WaitingInterest {
 pub(super) enum JoinResult {
     /// It waits, and is the first of its kind.
     First,
-    /// It waits, and replaces an older one with the same path, name and selectors.
-    Replaced,
+    /// It waits, and replaces this older one with the same path, name and selectors.
+    Replaced(PendingInterest),
     Full(PendingInterest),
 }
 
@@ -78,9 +78,9 @@ impl WaitingTable {
             // The router replaces its own entry too, so only the token of the latest Interest is
             // valid.
             let entry = &mut self.entries[index];
-            entry.pending = pending;
+            let old = mem::replace(&mut entry.pending, pending);
             self.timers.schedule(index, until);
-            return JoinResult::Replaced;
+            return JoinResult::Replaced(old);
         }
         if self.entries.len() >= self.max {
             return JoinResult::Full(pending);

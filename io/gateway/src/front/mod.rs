@@ -116,7 +116,8 @@ impl Front {
             }
             _ => None,
         };
-        let consumers = Arc::new(Consumers::new(consumer, trust_of));
+        let mappings = config.hosts.iter().map(|host| (host.prefix.clone(), host.mapping));
+        let consumers = Arc::new(Consumers::new(consumer, mappings.collect(), trust_of));
         let shared = Arc::new(Shared {
             heads: Arc::new(Heads::new(consumers.clone(), timeout)),
             uploads,

@@ -1,8 +1,17 @@
 //! What an Interest wants from an origin.
 
+use std::net::Ipv6Addr;
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+use weir_hicn::{HicnName, RequestPayload};
 use weir_security::manifest::MANIFEST_KEYWORD;
-use weir_transport::METADATA_KEYWORD;
-use weir_wire::{ComponentView, NameView};
+use weir_socket::Request;
+use weir_transport::{METADATA_KEYWORD, NameMapping, is_hicn_metadata};
+use weir_wire::{ComponentView, InterestView, Name, NameView};
+
+/// Upper bound of versions whose hICN addresses are known.
+const VERSIONS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// A packet below the name of an object.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -15,9 +24,55 @@ pub(super) enum Wanted {
     Part { version: u64, slice: u64 },
 }
 
+/// Finds out what Interests want.
+pub(super) struct InterestNames {
+    mapping: NameMapping,
+    /// Objects and version numbers by the address of the version. Interests for segments name only
+    /// that.
+    versions: LruCache<Ipv6Addr, (Name, u64)>,
+}
+
+impl InterestNames {
+    pub(super) fn new(mapping: NameMapping) -> Self {
+        Self { mapping, versions: LruCache::new(VERSIONS_MAX) }
+    }
+
+    /// A version of an object exists.
+    pub(super) fn add(&mut self, object: &Name, versioned: &Name, number: u64) {
+        let NameMapping::Hicn(_) = self.mapping else { return };
+        let prefix = self.mapping.version_prefix(versioned.as_view());
+        if let Some(address) = HicnName::address_of(prefix.as_view()) {
+            self.versions.get_or_insert(address, || (object.clone(), number));
+        }
+    }
+
+    /// The object of a request, and which of its packets is wanted.
+    pub(super) fn find(&mut self, request: &Request) -> Option<(Name, Wanted)> {
+        let interest = InterestView::decode(request.interest()).ok()?;
+        if self.mapping == NameMapping::Identity {
+            let object = request.name();
+            let wanted = wanted(interest.name, object.as_view().component_count())?;
+            return Some((object.clone(), wanted));
+        }
+        if is_hicn_metadata(interest.name) {
+            // Without the name of the object, the request is from another program.
+            RequestPayload::of(&interest).ok()??;
+            return Some((request.name().clone(), Wanted::Metadata));
+        }
+        let HicnName { address, suffix } = HicnName::from_name(interest.name)?;
+        let (object, version) = self.versions.get(&address)?.clone();
+        let wanted = match self.mapping.part_of_number(suffix.into()) {
+            Some(part) if part.level == 1 => Wanted::Part { version, slice: part.number },
+            Some(_) => return None,
+            None => Wanted::Segment { version, segment: suffix.into() },
+        };
+        Some((object, wanted))
+    }
+}
+
 /// What the components after the name of the object want; `None` for packets that no origin makes.
 /// Metadata with a number are answered by stores alone, because a newer one always replaces them.
-pub(super) fn wanted(name: NameView<'_>, object_components: usize) -> Option<Wanted> {
+fn wanted(name: NameView<'_>, object_components: usize) -> Option<Wanted> {
     let added: Vec<ComponentView<'_>> = name.components().skip(object_components).collect();
     match &added[..] {
         [keyword] if keyword.is_keyword(METADATA_KEYWORD) => Some(Wanted::Metadata),

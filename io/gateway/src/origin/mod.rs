@@ -136,6 +136,8 @@ impl Origin {
             reliable: !config.live,
             request_wait: REQUEST_WAIT,
             freshness: SEGMENT_FRESHNESS,
+            mapping: config.mapping,
+            segment_size: config.segment_size,
             ..ProducerOptions::default()
         };
         let publish_options = options.publish_options();

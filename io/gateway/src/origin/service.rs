@@ -15,12 +15,12 @@ use tokio::task::{self, JoinError, JoinSet};
 use weir_base::Packet;
 use weir_face::unix_time_ms;
 use weir_socket::{Request, SocketError};
-use weir_wire::{InterestView, Name, NameView};
+use weir_wire::{Name, NameView};
 
 use super::ask::{Answer, Rest, ask};
 use super::context::Context;
 use super::find::{Known, Question};
-use super::interest::{Wanted, wanted};
+use super::interest::{InterestNames, Wanted};
 use super::response::{Body, Problem};
 use super::slices::{SliceError, SliceReply, fetch_slice, stream_slices};
 use super::upload::{Upload, UploadId, UploadStep, Uploads, failure};
@@ -205,6 +205,7 @@ impl Resource {
 /// The task of an origin.
 pub(super) struct Service {
     context: Arc<Context>,
+    names: InterestNames,
     resources: LruCache<Name, Resource>,
     /// `None`: there are no uploads.
     uploads: Option<Uploads>,
@@ -220,7 +221,8 @@ impl Service {
         let (reporter, events) = mpsc::unbounded_channel();
         let resources = LruCache::new(RESOURCES_MAX);
         let (tasks, work) = (JoinSet::new(), HashMap::new());
-        Self { context, resources, uploads, tasks, work, events, reporter }
+        let names = InterestNames::new(context.config.mapping);
+        Self { context, names, resources, uploads, tasks, work, events, reporter }
     }
 
     /// Answers until the session ends.
@@ -289,10 +291,7 @@ impl Service {
         if request.parameters().is_some() {
             return self.on_upload(request);
         }
-        let object = request.name().clone();
-        let own = object.as_view().component_count();
-        let interest = InterestView::decode(request.interest()).ok();
-        let Some(wanted) = interest.and_then(|interest| wanted(interest.name, own)) else {
+        let Some((object, wanted)) = self.names.find(&request) else {
             return self.refuse([request]);
         };
         if self.resources.get(&object).is_none() {
@@ -477,6 +476,8 @@ impl Service {
                 }
                 let fresh_ms = known.fresh_ms();
                 let time = SIGNED_TIME.min(Duration::from_millis(fresh_ms));
+                let version = &known.version;
+                self.names.add(object, version.object.versioned(), version.number);
                 resource.known = Some(known.clone());
                 resource.sign(&known, fresh_ms, time)
             }
@@ -495,12 +496,10 @@ impl Service {
             None => return self.refuse(waiting),
         }
         for request in waiting {
-            let own = object.as_view().component_count();
-            let interest = InterestView::decode(request.interest()).ok();
-            match interest.and_then(|interest| wanted(interest.name, own)) {
+            match self.names.find(&request) {
                 // The packet has answered it.
-                Some(Wanted::Metadata) | None => {}
-                Some(wanted) => self.on_wanted(object, wanted, request, false),
+                Some((_, Wanted::Metadata)) | None => {}
+                Some((_, wanted)) => self.on_wanted(object, wanted, request, false),
             }
         }
     }

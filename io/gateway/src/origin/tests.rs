@@ -1,4 +1,5 @@
 mod fixture;
+mod hicn;
 mod live;
 mod streams;
 mod uploads;

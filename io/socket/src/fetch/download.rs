@@ -18,7 +18,7 @@ use super::lookup::CertificateLookups;
 use super::notifier::Notifiers;
 use super::output::{Opened, Output, OutputError, PacketReader};
 use super::sink::{FileSink, StreamWriter};
-use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool};
+use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool, is_native};
 
 /// Segments per batch for a thread: 256 kB.
 const BATCH_SEGMENTS: usize = 32;
@@ -85,6 +85,9 @@ pub(crate) struct Download {
     by_path: BTreeMap<PathId, PathSummary>,
     started: Instant,
     saved_at: Instant,
+    /// The first segment that is shorter than the others, although no signature says that it is the
+    /// last.
+    short_segment: Option<(u64, usize)>,
     /// The error that ended it.
     error: Option<DownloadError>,
 }
@@ -120,6 +123,7 @@ impl Download {
             by_path: client.paths().map(|path| (path, PathSummary::default())).collect(),
             started: now,
             saved_at: now,
+            short_segment: None,
             error: None,
         }
     }
@@ -216,7 +220,7 @@ impl Download {
             // Bad verdicts take a detour: the consumer requests a packet again only after local
             // routers have erased the bad copy.
             if !self.bad_packets.verdicts.is_empty() {
-                let VerifiedBatch { verdicts, bad_names: false_copies } =
+                let VerifiedBatch { verdicts, bad_names: false_copies, .. } =
                     std::mem::take(&mut self.bad_packets);
                 self.erasures.begin(services.client, &self.paths, &false_copies, verdicts);
             }
@@ -344,10 +348,21 @@ impl Download {
                     self.lookups.start(now, key, packet, trust, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
+                ConsumerEvent::Done => self.check_short_segment()?,
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Only the last segment may be shorter than the others.
+    fn check_short_segment(&self) -> Result<(), DownloadError> {
+        match self.short_segment {
+            Some((segment, len)) if self.consumer.last_segment() != Some(segment) => {
+                Err(DownloadError::Size { segment, len })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The output has been opened, or failed to open.
@@ -415,7 +430,8 @@ impl Download {
     }
 
     fn take_verdicts(&mut self, verified: VerifiedBatch) {
-        let VerifiedBatch { verdicts, bad_names: false_copies } = verified;
+        let VerifiedBatch { verdicts, bad_names: false_copies, short_segment } = verified;
+        self.short_segment = self.short_segment.into_iter().chain(short_segment).min();
         let (good, wrong): (Vec<_>, Vec<_>) =
             verdicts.into_iter().partition(|(_, verdict)| *verdict == Verdict::Good);
         self.bad_packets.verdicts.extend(wrong);
@@ -477,6 +493,7 @@ impl Download {
         let serial = self.serial;
         for (&path, summary) in &mut self.by_path {
             summary.stats = self.consumer.path_stats(path);
+            summary.labels = self.consumer.label_stats(path);
         }
         let Some(object) = self.object else {
             return (Err(self.error.expect("a successful download has an object")), None);
@@ -541,8 +558,12 @@ impl ObjectState {
 }
 
 /// The size of all segments but the last, if this segment shows it. The last one does not, unless
-/// it is the only one.
+/// it is the only one. Of an hICN producer, only the first segment shows it, because no signature
+/// says which is the last.
 fn stated_size(segment: u64, data: &DataView<'_>) -> Option<u64> {
+    if is_native(data) && segment > 0 {
+        return None;
+    }
     let last = data.final_block_id().and_then(|component| component.as_segment());
     let shows = last != Some(segment) || segment == 0;
     shows.then(|| (data.content.len() as u64).max(1))

@@ -7,7 +7,7 @@ use weir_client::ClientError;
 use weir_face::FaceUri;
 use weir_security::trust::Trust;
 use weir_transport::{
-    ConsumerConfig, ConsumerError, ConsumerStats, Metadata, PathId, PathStats, Target,
+    ConsumerConfig, ConsumerError, ConsumerStats, LabelStats, Metadata, PathId, PathStats, Target,
 };
 use weir_wire::Name;
 
@@ -114,13 +114,15 @@ pub struct Summary {
     pub stats: ConsumerStats,
 }
 
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PathSummary {
     /// Packets received and wanted: segments, manifest parts and metadata.
     pub packets: u64,
     /// Bytes of their Content.
     pub octets: u64,
     pub stats: PathStats,
+    /// Measurements for each path label of hICN, of the latest object.
+    pub labels: Vec<LabelStats>,
 }
 
 impl PathSummary {
@@ -129,6 +131,9 @@ impl PathSummary {
         self.packets += other.packets;
         self.octets += other.octets;
         self.stats.add(&other.stats);
+        if !other.labels.is_empty() {
+            self.labels.clone_from(&other.labels);
+        }
     }
 }
 

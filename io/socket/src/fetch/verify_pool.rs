@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_client::Waker;
 use weir_transport::{Check, Metadata, PacketId, Verdict, VerifyId, VerifyOp};
-use weir_wire::{DataView, Name};
+use weir_wire::{DataView, Name, signature_type};
 
 use super::host::DownloadError;
 use super::output::{Opened, Output, OutputError};
@@ -20,6 +20,9 @@ pub(crate) struct VerifiedBatch {
     pub(crate) verdicts: Vec<(VerifyId, Verdict)>,
     /// Full names of packets that failed verification.
     pub(crate) bad_names: Vec<Name>,
+    /// The first segment that is shorter than the others, and its size, if no signature says that
+    /// it is the last.
+    pub(crate) short_segment: Option<(u64, usize)>,
 }
 
 impl VerifiedBatch {
@@ -164,8 +167,13 @@ fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<S
     for ((op, (_, data)), verdict) in ops.iter().zip(&packets).zip(Check::run_all(&packets)) {
         let is_good = verified.add_verdict(op, data, verdict);
         if let (true, Some(file), PacketId::Segment(segment)) = (is_good, &file, op.id) {
+            let len = data.content.len();
             if !has_expected_size(data, segment, file.segment_size()) {
-                return (verified, Some(StoreFault::Size { segment, len: data.content.len() }));
+                return (verified, Some(StoreFault::Size { segment, len }));
+            }
+            if is_native(data) && (len as u64) < file.segment_size() {
+                let short = verified.short_segment.into_iter().chain([(segment, len)]);
+                verified.short_segment = short.min();
             }
             contents.push((segment, data.content));
         }
@@ -177,8 +185,15 @@ fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<S
 
 /// Whether a segment has the size that all segments have.
 fn has_expected_size(data: &DataView<'_>, segment: u64, size: u64) -> bool {
-    // A producer that did not know the end in advance states it only in the last segment.
-    let may_be_last = data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
+    // A producer that did not know the end in advance states it only in the last segment. No
+    // signature covers what an hICN producer states, so its short segments are checked at the end.
+    let may_be_last = is_native(data)
+        || data.final_block_id().is_none_or(|last| last.as_segment() == Some(segment));
     let len = data.content.len() as u64;
     len == size || (may_be_last && len < size)
+}
+
+/// Whether an hICN producer made it: no signature covers its FinalBlockId.
+pub(crate) fn is_native(data: &DataView<'_>) -> bool {
+    data.signature_info().signature_type == signature_type::HICN
 }

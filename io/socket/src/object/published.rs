@@ -133,9 +133,13 @@ impl Published {
         }
     }
 
-    /// Name of the object, without the version.
+    /// Name of the object, without the version if it has one.
     pub fn object(&self) -> NameView<'_> {
-        self.versioned().as_view().parent()
+        let versioned = self.versioned().as_view();
+        match versioned.last().and_then(|last| last.as_version()) {
+            Some(_) => versioned.parent(),
+            None => versioned,
+        }
     }
 
     /// The file that it is read from, if any.

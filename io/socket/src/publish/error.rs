@@ -47,6 +47,12 @@ pub enum PublishError {
     /// Some packets have no name in the network.
     #[error(transparent)]
     Unnameable(#[from] MappingError),
+    /// hICN's signature covers an hICN name.
+    #[error("hICN's signatures need hICN names; choose a mapping such as hicn:2001:db8::/32")]
+    NeedsMapping,
+    /// The name is an hICN address, below which programs of hICN expect only segments.
+    #[error("an object at an hICN address has no manifest of ours; sign each segment")]
+    NoManifest,
     /// The signing key cannot be used.
     #[error(transparent)]
     Sign(#[from] SignError),

@@ -7,8 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weir_base::{Packet, words};
+use weir_face::unix_time_ms;
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, ManifestShape, PartId};
-use weir_security::{NullSigner, Signer, sha256_each, sign_data};
+use weir_security::{
+    NullSigner, SignatureFormat, Signer, native_signing, sha256_each, sign_data_as,
+};
 use weir_transport::{
     ContentDigest, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
 };
@@ -39,6 +42,8 @@ pub struct PublishOptions {
     pub threads: usize,
     /// How names of applications become names of the network.
     pub mapping: NameMapping,
+    /// How packets are signed.
+    pub signature_format: SignatureFormat,
 }
 
 /// Which packets of an object are signed. The metadata always are.
@@ -65,6 +70,18 @@ impl Default for PublishOptions {
             signs: SigningMode::default(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             mapping: NameMapping::Identity,
+            signature_format: SignatureFormat::Ndn,
+        }
+    }
+}
+
+impl PublishOptions {
+    /// The name right above the segments of an object, as applications see it. An object at an hICN
+    /// address has no versions.
+    fn versioned(&self, label: Label<'_>) -> Name {
+        match self.mapping.is_direct(label.name.as_view()) {
+            true => label.name.clone(),
+            false => label.name.clone().append_version(label.version).clone(),
         }
     }
 }
@@ -111,7 +128,7 @@ pub fn publish_file(
         mode: Some(u64::from(metadata.mode())),
         mtime_ns,
         extra_metadata: None,
-        versioned: label.name.clone().append_version(label.version).clone(),
+        versioned: options.versioned(label),
     };
     let read = |offset: u64, out: &mut [u8]| {
         file.read_exact_at(out, offset).map_err(|source| match source.kind() {
@@ -140,7 +157,7 @@ pub fn publish_octets(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
-    publish_memory(octets, &ObjectInfo::octets(label), label, options)
+    publish_memory(octets, &ObjectInfo::octets(label, options), label, options)
 }
 
 /// As [`publish_octets`], with the help of the threads of `signers`, while `keep_going` returns
@@ -153,7 +170,7 @@ pub(crate) fn publish_octets_with(
     options: &PublishOptions,
     keep_going: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
-    let about = ObjectInfo::octets(label);
+    let about = ObjectInfo::octets(label, options);
     let (size_bytes, content) = (octets.len() as u64, Content::Memory(octets.clone()));
     let read = move |offset: u64, out: &mut [u8]| {
         let start = offset as usize;
@@ -226,8 +243,8 @@ struct ObjectInfo {
 
 impl ObjectInfo {
     /// For bytes in memory there is only the version.
-    fn octets(label: Label<'_>) -> Self {
-        let versioned = label.name.clone().append_version(label.version).clone();
+    fn octets(label: Label<'_>, options: &PublishOptions) -> Self {
+        let versioned = options.versioned(label);
         Self { versioned, mode: None, mtime_ns: None, extra_metadata: None }
     }
 }
@@ -268,7 +285,9 @@ fn finish_object<S, R>(
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
     let mut content_digest = ContentDigest::default();
     chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
-    let (manifest, mut packets) = match segments >= MANIFEST_SEGMENTS_MIN {
+    // Programs of hICN request only segments of such an object.
+    let is_direct = options.mapping.is_direct(about.versioned.as_view());
+    let (manifest, mut packets) = match segments >= MANIFEST_SEGMENTS_MIN && !is_direct {
         true => sign_manifest(about, label.signer, &digests, options)?,
         false => (None, Vec::new()),
     };
@@ -283,7 +302,9 @@ fn finish_object<S, R>(
         certificate: label.certificate.map(<[u8]>::to_vec),
         ..Metadata::new(about.versioned.clone())
     };
-    sign_metadata(about, label, &metadata, options, &mut packets)?;
+    if !is_direct {
+        sign_metadata(about, label, &metadata, options, &mut packets)?;
+    }
     let signatures = chunks.iter().flat_map(|chunk| chunk.signatures.iter().map(Vec::as_slice));
     let object = SealedObject {
         versioned: about.versioned.clone(),
@@ -307,16 +328,36 @@ fn new_sign_job<S: SignerRef, R: ReadAt>(
 ) -> Result<SignJob<S, R>, PublishError> {
     let segment_size = options.segment_size.max(1) as u64;
     let count = size_bytes.div_ceil(segment_size).max(1);
-    let signer = match options.signs {
-        SigningMode::Manifest if count >= MANIFEST_SEGMENTS_MIN => signers.1,
-        _ => signers.0,
-    };
-    let (info, last) = (signature_info(signer.signer()), count - 1);
-    options.mapping.check_last(last)?;
+    let lists_segments = options.signs == SigningMode::Manifest && count >= MANIFEST_SEGMENTS_MIN;
+    let (mapping, versioned) = (&options.mapping, about.versioned.as_view());
+    if lists_segments && mapping.is_direct(versioned) {
+        return Err(PublishError::NoManifest);
+    }
+    let last = count - 1;
+    mapping.check_last(last)?;
     check_depth(about, count, options)?;
-    let prefix = options.mapping.version_prefix(about.versioned.as_view());
-    let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
+    let (prefix, freshness_ms) = (mapping.version_prefix(versioned), options.freshness_ms);
+    let format = check_format(options)?;
+    let (signer, template) = if lists_segments {
+        // In hICN packets such segments keep all their elements, and so the listed digest.
+        let info = signature_info(signers.1.signer());
+        (signers.1, SegmentTemplate::new(prefix.as_view(), freshness_ms, last, &info))
+    } else if format == SignatureFormat::Hicn {
+        let signing = native_signing(signers.0.signer(), unix_time_ms())?;
+        (signers.0, SegmentTemplate::native(prefix.as_view(), freshness_ms, last, signing))
+    } else {
+        let info = signature_info(signers.0.signer());
+        (signers.0, SegmentTemplate::new(prefix.as_view(), freshness_ms, last, &info))
+    };
     SignJob::new(Segments { template, count, segment_size, size_bytes }, signer, read)
+}
+
+/// The format of signatures, if names permit it.
+fn check_format(options: &PublishOptions) -> Result<SignatureFormat, PublishError> {
+    match (options.signature_format, options.mapping) {
+        (SignatureFormat::Hicn, NameMapping::Identity) => Err(PublishError::NeedsMapping),
+        (format, _) => Ok(format),
+    }
 }
 
 pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
@@ -338,7 +379,8 @@ fn sign_metadata(
             .freshness_ms(options.metadata_freshness_ms)
             .final_block_id(last)
             .content(metadata.encode());
-        packets.push(sign_single_packet("metadata", &data, label.signer)?);
+        let format = options.signature_format;
+        packets.push(sign_single_packet("metadata", &data, label.signer, format)?);
     }
     Ok(())
 }
@@ -382,7 +424,10 @@ fn sign_parts(
     let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
     for level in 1..=shape.levels {
         // Only the top level is signed with the key. Its digests protect the levels below.
-        let signer = if level == shape.levels { signer } else { &NullSigner };
+        let (signer, format) = match level == shape.levels {
+            true => (signer, options.signature_format),
+            false => (&NullSigner as &dyn Signer, SignatureFormat::Ndn),
+        };
         let last = (digests.len() as u64).div_ceil(shape.digests_per_part()) - 1;
         let mut parts = Vec::new();
         for (number, content) in (0..).zip(manifest::encode_parts(&digests, shape, level)) {
@@ -394,7 +439,7 @@ fn sign_parts(
                 .freshness_ms(options.freshness_ms)
                 .final_block_id(last.expect("the name ends in a number"))
                 .content(content);
-            parts.push(sign_single_packet("a part of the manifest", &data, signer)?);
+            parts.push(sign_single_packet("a part of the manifest", &data, signer, format)?);
         }
         let wires: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
         // The next level lists the digests of these parts.
@@ -409,8 +454,9 @@ pub(super) fn sign_single_packet(
     what: &'static str,
     data: &Data,
     signer: &dyn Signer,
+    format: SignatureFormat,
 ) -> Result<Packet, PublishError> {
-    let packet = sign_data(data, signer)?;
+    let packet = sign_data_as(format, data, signer, unix_time_ms())?;
     match packet.len() {
         len if len > PACKET_SIZE_MAX => Err(PublishError::TooLong { what, len }),
         _ => Ok(packet.into()),

@@ -4,11 +4,9 @@
 use std::ops::Range;
 
 use weir_base::{Packet, Pool};
-use weir_security::manifest::{
-    self, DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId,
-};
-use weir_security::{NullSigner, Signer, sha256_each};
-use weir_transport::{METADATA_KEYWORD, Metadata, SegmentTemplate};
+use weir_security::manifest::{DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId};
+use weir_security::{NullSigner, SignatureFormat, Signer, sha256_each};
+use weir_transport::{Metadata, NameMapping, SegmentTemplate};
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
 
 use super::error::PublishError;
@@ -20,6 +18,9 @@ const COMPONENTS_BELOW_OBJECT: usize = 3;
 /// The longest signature value of the supported algorithms but RSA (ECDSA P-256, DER), whose length
 /// varies. RSA's is constant, and measured.
 const SIGNATURE_BYTES_MIN: usize = 72;
+
+/// Slices have NDN's signatures, also with hICN names.
+const FORMAT: SignatureFormat = SignatureFormat::Ndn;
 
 /// One version of an object, which is signed slice by slice.
 ///
@@ -34,6 +35,7 @@ pub struct SlicedObject {
     /// `None`: the object is so short that each segment is signed.
     manifest: Option<ManifestShape>,
     freshness_ms: u64,
+    mapping: NameMapping,
     identity: Identity,
 }
 
@@ -67,8 +69,10 @@ impl SlicedObject {
             segment_size,
             manifest: None,
             freshness_ms: options.freshness_ms,
+            mapping: options.mapping,
             identity: identity.clone(),
         };
+        object.mapping.check_last(object.segments() - 1)?;
         if object.segments() >= MANIFEST_SEGMENTS_MIN {
             object.manifest = Some(object.choose_shape()?);
         }
@@ -139,7 +143,8 @@ impl SlicedObject {
         };
         let part = self.part_data(slice, shape, list);
         let digest = weir_security::sha256(&[&part.content]);
-        let part = sign_single_packet("a part of the manifest", &part, &*self.identity.signer)?;
+        let part =
+            sign_single_packet("a part of the manifest", &part, &*self.identity.signer, FORMAT)?;
         Ok(SignedSlice { packets: [part].into_iter().chain(segments).collect(), digest })
     }
 
@@ -165,9 +170,9 @@ impl SlicedObject {
             Some(_) => &NullSigner,
             None => &*self.identity.signer,
         };
-        let (versioned, last) = (self.versioned.as_view(), self.segments() - 1);
-        let info = signature_info(signer);
-        let template = SegmentTemplate::new(versioned, self.freshness_ms, last, &info);
+        let prefix = self.mapping.version_prefix(self.versioned.as_view());
+        let (info, last) = (signature_info(signer), self.segments() - 1);
+        let template = SegmentTemplate::new(prefix.as_view(), self.freshness_ms, last, &info);
         let chunks = content.chunks(self.segment_size as usize);
         // An empty object has one empty segment.
         let chunks = chunks.chain(content.is_empty().then_some(&[][..]));
@@ -210,11 +215,12 @@ impl SlicedObject {
     }
 
     fn part_data(&self, number: u64, shape: ManifestShape, list: Vec<u8>) -> Data {
-        let name = |number| manifest::part_name(self.versioned.as_view(), PartId::leaf(number));
-        let last = self.segments().div_ceil(shape.digests_per_part()) - 1;
+        let name = |number| self.mapping.part_name(self.versioned.as_view(), PartId::leaf(number));
+        let last = name(self.segments().div_ceil(shape.digests_per_part()) - 1);
+        let last = last.as_view().last().map(Component::from);
         Data::new(name(number))
             .freshness_ms(self.freshness_ms)
-            .final_block_id(Component::segment(last))
+            .final_block_id(last.expect("the name ends in a number"))
             .content(list)
     }
 
@@ -238,13 +244,13 @@ impl SlicedObject {
             http_head,
             ..Metadata::new(self.versioned.clone())
         };
-        let mut name = self.versioned.as_view().parent().to_name();
-        name.append_keyword(METADATA_KEYWORD).append_version(number).append_segment(0);
+        let name = self.mapping.metadata_name(self.versioned.as_view().parent(), number);
+        let last = Component::from(name.as_view().last().expect("the name ends in a number"));
         let data = Data::new(name)
             .freshness_ms(freshness_ms)
-            .final_block_id(Component::segment(0))
+            .final_block_id(last)
             .content(metadata.encode());
-        sign_single_packet("metadata", &data, &*self.identity.signer)
+        sign_single_packet("metadata", &data, &*self.identity.signer, FORMAT)
     }
 }
 

@@ -7,7 +7,7 @@ use weir_client::random_u64;
 use weir_security::trust::{Trust, TrustDecision};
 use weir_security::verify_data;
 use weir_transport::{Metadata, Target};
-use weir_wire::{DataView, Interest, InterestView, Name};
+use weir_wire::{DataView, Interest, InterestView, Name, tlv};
 
 use super::express::ExpressRequest;
 use super::fetcher::Fetcher;
@@ -148,11 +148,29 @@ impl Consumer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`]; [`SocketError::TooLong`] for a packet.
     pub fn send(&self, to: &Name, offer: &Offer) -> Result<Pending<Packet>, SocketError> {
-        let interest = Interest::new(to.clone())
+        self.send_parameters(to, offer.packet())
+    }
+
+    /// As [`Consumer::send`], with other parameters for the receiver's application. Empty ones are
+    /// left out.
+    ///
+    /// # Errors
+    /// As [`Consumer::send`].
+    pub fn send_parameters(
+        &self,
+        to: &Name,
+        parameters: &[u8],
+    ) -> Result<Pending<Packet>, SocketError> {
+        self.check(to)?;
+        let mapped = self.options.mapping.request(to.as_view(), parameters);
+        let (name, payload) = mapped.unwrap_or_else(|| (to.clone(), Vec::new()));
+        let mut interest = Interest::new(name)
             .nonce(random_u64()? as u32)
-            .lifetime_ms(self.options.config().lifetime_ms)
-            .application_parameters(&offer.packet()[..]);
-        self.express(&interest.encode())
+            .lifetime_ms(self.options.config().lifetime_ms);
+        if payload.is_empty() && !parameters.is_empty() {
+            interest = interest.application_parameters(parameters);
+        }
+        self.express(&with_element(interest.encode(), &payload))
     }
 
     /// Sends one Interest as it is: a complete TLV made with `weir_wire::Interest`, with a name of
@@ -194,6 +212,17 @@ impl Consumer {
     fn check(&self, name: &Name) -> Result<(), SocketError> {
         check_below(&self.prefix, name)
     }
+}
+
+/// An Interest with one more element at its end, unless that is empty.
+fn with_element(interest: Vec<u8>, element: &[u8]) -> Vec<u8> {
+    if element.is_empty() {
+        return interest;
+    }
+    let body = tlv::read_single_of(&interest, tlv::INTEREST).expect("it was just encoded");
+    let mut writer = tlv::Writer::new();
+    writer.tlv(tlv::INTEREST, &[body, element].concat());
+    writer.into_vec()
 }
 
 fn has_version(name: &Name) -> bool {

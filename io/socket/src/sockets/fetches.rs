@@ -117,6 +117,9 @@ impl DownloadHost for Fetches {
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError> {
         let fetch = self.open.remove(&id).expect("the fetch is active");
+        if result.as_ref().is_ok_and(|summary| summary.stats.has_unsigned_end) {
+            fetch.inbox.set_unsigned_end();
+        }
         fetch.inbox.set_end(result.map(drop).map_err(SocketError::from));
         Ok(())
     }

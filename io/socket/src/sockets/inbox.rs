@@ -26,6 +26,8 @@ struct InboxState {
     packets: VecDeque<Delivery>,
     start: Option<ObjectStart>,
     end: Option<Result<(), SocketError>>,
+    /// The object ended, and no signature covers its end.
+    has_unsigned_end: bool,
     task: Option<task::Waker>,
     /// The task waits for packets or the end, and not for the object to be found.
     waits_for_packets: bool,
@@ -84,6 +86,15 @@ impl Inbox {
         self.change(|state| {
             state.end.get_or_insert(result);
         });
+    }
+
+    /// The object ends where no signature says so. Precedes [`Inbox::set_end`].
+    pub(crate) fn set_unsigned_end(&self) {
+        self.state().has_unsigned_end = true;
+    }
+
+    pub(crate) fn has_unsigned_end(&self) -> bool {
+        self.state().has_unsigned_end
     }
 
     /// Whether the reader is gone.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use weir_base::Packet;
-use weir_transport::{Answer, METADATA_KEYWORD, Metadata, Source, is_hicn_metadata};
+use weir_transport::{Answer, METADATA_KEYWORD, Metadata, NameMapping, Source, is_hicn_metadata};
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 /// The present size of a growing object.
@@ -20,21 +20,34 @@ const FUTURE_SEGMENTS_MAX: u64 = 4096;
 
 /// The metadata of the latest version of each object, and which objects grow.
 pub(super) struct LatestVersions {
-    /// By the TLV-VALUE of the versioned name, the segment that is made next.
+    mapping: NameMapping,
+    /// By the TLV-VALUE of the version's name in the network, the segment that is made next.
     growing: HashMap<Vec<u8>, u64>,
-    /// By the TLV-VALUE of the object's name with the keyword, or of the hICN name, each with its
-    /// position in `order`.
-    metadata: HashMap<Vec<u8>, (u64, Packet)>,
+    /// By the TLV-VALUE of the object's name with the keyword, or of the hICN name.
+    metadata: HashMap<Vec<u8>, LatestVersion>,
+    /// The keys of `metadata` by the TLV-VALUE of the version's hICN name. In NDN names the key
+    /// follows from the name of the version.
+    by_version: HashMap<Vec<u8>, Vec<u8>>,
     order: BTreeMap<u64, Vec<u8>>,
     next_order: u64,
     max: usize,
 }
 
+struct LatestVersion {
+    /// Its key in `order`.
+    order: u64,
+    packet: Packet,
+    /// Its key in `by_version`, if it has an hICN name.
+    mapped: Option<Vec<u8>>,
+}
+
 impl LatestVersions {
-    pub(super) fn new(max: usize) -> Self {
+    pub(super) fn new(max: usize, mapping: NameMapping) -> Self {
         Self {
+            mapping,
             growing: HashMap::new(),
             metadata: HashMap::new(),
+            by_version: HashMap::new(),
             order: BTreeMap::new(),
             next_order: 0,
             max,
@@ -48,59 +61,102 @@ impl LatestVersions {
         let name = keyword_name(name).or(Some(name).filter(|it| is_hicn_metadata(*it)))?.to_name();
         let key = name.value().to_vec();
         let version = version_of(&metadata);
-        if self.metadata.get(&key).is_some_and(|(_, known)| version_of(known) > version) {
+        if self.metadata.get(&key).is_some_and(|known| version_of(&known.packet) > version) {
             return Some(name);
         }
+        self.remove(&key);
         self.next_order += 1;
         self.order.insert(self.next_order, key.clone());
-        if let Some((before, _)) = self.metadata.insert(key, (self.next_order, metadata)) {
-            self.order.remove(&before);
-        }
+        let mapped = self.mapped_version(&metadata);
+        self.by_version.extend(mapped.clone().map(|version| (version, key.clone())));
+        let latest = LatestVersion { order: self.next_order, packet: metadata, mapped };
+        self.metadata.insert(key, latest);
         if self.metadata.len() > self.max
-            && let Some((_, oldest)) = self.order.pop_first()
+            && let Some(oldest) = self.order.first_key_value().map(|(_, key)| key.clone())
         {
-            self.metadata.remove(&oldest);
+            self.remove(&oldest);
         }
         Some(name)
     }
 
+    fn remove(&mut self, key: &[u8]) {
+        let Some(LatestVersion { order, mapped, .. }) = self.metadata.remove(key) else { return };
+        self.order.remove(&order);
+        if let Some(version) = mapped {
+            self.by_version.remove(&version);
+        }
+    }
+
+    /// The TLV-VALUE of the hICN name of the version in these metadata.
+    fn mapped_version(&self, metadata: &Packet) -> Option<Vec<u8>> {
+        let NameMapping::Hicn(_) = self.mapping else { return None };
+        let versioned = decode(metadata)?.versioned;
+        Some(self.mapping.version_prefix(versioned.as_view()).value().to_vec())
+    }
+
+    /// The metadata that name the version with this name in the network.
+    fn metadata_of(&self, versioned: NameView<'_>) -> Option<Metadata> {
+        let latest = match self.mapping {
+            NameMapping::Identity => self.metadata.get(metadata_key(versioned.parent()).value()),
+            NameMapping::Hicn(_) => {
+                self.by_version.get(versioned.value()).and_then(|key| self.metadata.get(key))
+            }
+        };
+        decode(&latest?.packet)
+    }
+
+    /// The object of a published version that a packet with this hICN name belongs to.
+    pub(super) fn known_object(&self, name: NameView<'_>) -> Option<Name> {
+        let versioned = match self.metadata.get(name.value()) {
+            Some(latest) => decode(&latest.packet)?,
+            None => self.metadata_of(name.parent())?,
+        }
+        .versioned;
+        Some(versioned.as_view().parent().to_name())
+    }
+
     /// An object has grown.
     pub(super) fn update_growth(&mut self, GrowthUpdate { versioned, next }: GrowthUpdate) {
+        let key = self.mapping.version_prefix(versioned.as_view());
         match next {
-            Some(next) => self.growing.insert(versioned.value().to_vec(), next),
-            None => self.growing.remove(versioned.value()),
+            Some(next) => self.growing.insert(key.value().to_vec(), next),
+            None => self.growing.remove(key.value()),
         };
+    }
+
+    /// The key of an object in `metadata`.
+    fn key(&self, object: NameView<'_>) -> Name {
+        match self.mapping {
+            NameMapping::Identity => metadata_key(object),
+            NameMapping::Hicn(_) => self.mapping.metadata_name(object, 0),
+        }
     }
 
     /// The metadata for the name of an object.
     pub(super) fn latest(&self, object: &Name) -> Option<Packet> {
-        let mut name = object.clone();
-        name.append_keyword(METADATA_KEYWORD);
-        self.metadata.get(name.value()).map(|(_, packet)| packet.clone())
+        let key = self.key(object.as_view());
+        self.metadata.get(key.value()).map(|latest| latest.packet.clone())
     }
 
     /// Forgets an object that was abandoned before its end, so that no consumer starts with it.
     pub(super) fn forget_unfinished(&mut self, versioned: &Name) {
-        if self.growing.remove(versioned.value()).is_none() {
+        let prefix = self.mapping.version_prefix(versioned.as_view());
+        if self.growing.remove(prefix.value()).is_none() {
             return;
         }
-        let mut name = versioned.as_view().parent().to_name();
-        name.append_keyword(METADATA_KEYWORD);
-        let is_its = |packet: &Packet| {
-            let metadata = DataView::decode(packet).ok().map(|data| Metadata::decode(data.content));
-            metadata.is_some_and(|metadata| metadata.is_ok_and(|one| one.versioned == *versioned))
-        };
-        if self.metadata.get(name.value()).is_some_and(|(_, packet)| is_its(packet))
-            && let Some((number, _)) = self.metadata.remove(name.value())
-        {
-            self.order.remove(&number);
+        let key = self.key(versioned.as_view().parent());
+        let latest = self.metadata.get(key.value()).and_then(|latest| decode(&latest.packet));
+        if latest.is_some_and(|metadata| metadata.versioned == *versioned) {
+            self.remove(key.value());
         }
     }
 
     /// Whether an Interest requests a segment that will be made soon.
     fn is_future_segment(&self, interest: &InterestView<'_>) -> bool {
         let segment = interest.name.last().and_then(|last| last.as_segment());
-        let Some(segment) = segment else { return false };
+        let Some(segment) = segment.filter(|it| self.mapping.check_last(*it).is_ok()) else {
+            return false;
+        };
         let versioned = interest.name.parent();
         match self.growing.get(versioned.value()) {
             Some(&next) => (next..next.saturating_add(FUTURE_SEGMENTS_MAX)).contains(&segment),
@@ -111,16 +167,22 @@ impl LatestVersions {
     /// Whether the segment lies beyond the end of an object that grew and has ended. Its requester
     /// did not know the end yet.
     fn is_past_end(&self, versioned: NameView<'_>, segment: u64) -> bool {
-        let mut name = versioned.parent().to_name();
-        name.append_keyword(METADATA_KEYWORD);
-        let data =
-            self.metadata.get(name.value()).and_then(|(_, packet)| DataView::decode(packet).ok());
-        let metadata = data.and_then(|data| Metadata::decode(data.content).ok());
-        metadata.is_some_and(|metadata| {
-            metadata.versioned.as_view() == versioned
-                && metadata.next_segment.is_some_and(|next| segment >= next)
+        let is_version = |metadata: &Metadata| {
+            self.mapping.version_prefix(metadata.versioned.as_view()).as_view() == versioned
+        };
+        self.metadata_of(versioned).is_some_and(|metadata| {
+            is_version(&metadata) && metadata.next_segment.is_some_and(|next| segment >= next)
         })
     }
+}
+
+/// An object's name in NDN with the keyword of its metadata.
+fn metadata_key(object: NameView<'_>) -> Name {
+    object.to_name().append_keyword(METADATA_KEYWORD).clone()
+}
+
+fn decode(metadata: &Packet) -> Option<Metadata> {
+    Metadata::decode(DataView::decode(metadata).ok()?.content).ok()
 }
 
 /// The name up to its last metadata keyword. An object's own name may contain such keywords, too.
@@ -147,7 +209,7 @@ impl Source for LatestVersions {
             DataView::decode(packet).is_ok_and(|metadata| metadata.satisfies(interest))
         };
         match found {
-            Some((_, packet)) if answers(packet) => Answer::Packet(packet.clone()),
+            Some(latest) if answers(&latest.packet) => Answer::Packet(latest.packet.clone()),
             _ if self.is_future_segment(interest) => Answer::WhenMade,
             _ => Answer::NotFound,
         }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_base::{NS_PER_MS, Packet};
-use weir_security::sign_data;
-use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_face::unix_time_ms;
+use weir_security::{SignatureFormat, sign_data_as};
+use weir_transport::{Metadata, NameMapping};
 use weir_wire::{Component, Data, Name};
 
 use super::latest::GrowthUpdate;
@@ -27,6 +28,10 @@ pub struct LiveWriter {
     identity: Identity,
     object: Name,
     versioned: Name,
+    mapping: NameMapping,
+    /// The name of the version in the network.
+    network_prefix: Name,
+    signature_format: SignatureFormat,
     segment_size: usize,
     freshness_ms: u64,
     metadata_freshness_ms: u64,
@@ -47,10 +52,14 @@ impl LiveWriter {
         (object, version): (Name, u64),
     ) -> Result<(Self, Pending<()>), SocketError> {
         let versioned = object.clone().append_version(version).clone();
+        let mapping = options.mapping;
         let writer = Self {
             outbound,
             identity,
             object,
+            network_prefix: mapping.version_prefix(versioned.as_view()),
+            mapping,
+            signature_format: options.signature_format.0,
             versioned,
             segment_size: options.segment_size.bytes as usize,
             freshness_ms: options.freshness.ns / NS_PER_MS,
@@ -80,6 +89,7 @@ impl LiveWriter {
     ///
     /// # Errors
     /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
+    /// [`SocketError::Invalid`] if hICN names have no suffix for the segments;
     /// [`SocketError::Closed`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
         self.publish_segments(content, false)?.wait()
@@ -128,12 +138,17 @@ impl LiveWriter {
         }
         // The end of an object is an empty segment, so even no content makes one.
         let count = content.len().div_ceil(self.segment_size).max(1) as u64;
-        let last = is_last.then(|| self.next + count - 1);
+        // One more segment, which ends the object, must have a name as well.
+        let next = self.next + count;
+        let highest = if is_last { next - 1 } else { next };
+        let check = self.mapping.check_last(highest);
+        check.map_err(|error| SocketError::Invalid(error.to_string()))?;
+        let last = is_last.then(|| next - 1);
         let mut packets = Vec::with_capacity(count as usize);
         for at in 0..count as usize {
             let start = at * self.segment_size;
             let end = content.len().min(start + self.segment_size);
-            let name = self.versioned.clone().append_segment(self.next + at as u64).clone();
+            let name = self.network_prefix.clone().append_segment(self.next + at as u64).clone();
             let mut data = Data::new(name).freshness_ms(self.freshness_ms);
             data = data.content(&content[start..end]);
             if let Some(last) = last {
@@ -141,8 +156,8 @@ impl LiveWriter {
             }
             packets.push(self.sign(&data)?);
         }
-        let done = self.submit_growth(packets, self.next + count, last)?;
-        self.next += count;
+        let done = self.submit_growth(packets, next, last)?;
+        self.next = next;
         self.is_finished = is_last;
         Ok(done)
     }
@@ -160,12 +175,12 @@ impl LiveWriter {
             certificate: self.identity.certificate.clone(),
             ..Metadata::new(self.versioned.clone())
         };
-        let mut name = self.object.clone();
-        name.append_keyword(METADATA_KEYWORD);
-        name.append_version(self.outbound.next_version()).append_segment(0);
+        let number = self.outbound.next_version();
+        let name = self.mapping.metadata_name(self.object.as_view(), number);
+        let last = Component::from(name.as_view().last().expect("the name ends in a number"));
         let data = Data::new(name)
             .freshness_ms(self.metadata_freshness_ms)
-            .final_block_id(Component::segment(0))
+            .final_block_id(last)
             .content(metadata.encode());
         let metadata = self.sign(&data)?;
         let octets = packets.iter().chain([&metadata]).map(|packet| packet.len() as u64).sum();
@@ -181,7 +196,8 @@ impl LiveWriter {
     }
 
     fn sign(&self, data: &Data) -> Result<Packet, SocketError> {
-        let packet = sign_data(data, &*self.identity.signer)
+        let signer = &*self.identity.signer;
+        let packet = sign_data_as(self.signature_format, data, signer, unix_time_ms())
             .map_err(|error| SocketError::Invalid(error.to_string()))?;
         check_packet(&packet)?;
         Ok(packet.into())
@@ -213,7 +229,7 @@ impl io::Write for LiveWriter {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::unbounded;
+    use crossbeam_channel::{Receiver, unbounded};
     use weir_base::units::Size;
     use weir_security::DigestSigner;
 
@@ -222,11 +238,36 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    #[test]
-    fn limits_async_appends() {
+    fn outbound() -> (EndpointSender, Receiver<ProducerCommand>) {
         let (outlet, received) = unbounded();
         let waker = Arc::new(Waker::new().unwrap());
-        let outbound = EndpointSender::new(outlet, waker.endpoint(EndpointId(0)));
+        (EndpointSender::new(outlet, waker.endpoint(EndpointId(0))), received)
+    }
+
+    #[test]
+    fn suffixes_of_hicn_names_end() {
+        const SEGMENTS_MAX: u64 = 1 << 30;
+        let (outbound, received) = outbound();
+        let mut options = ProducerOptions::default();
+        options.set("mapping", "hicn:2001:db8::/32").unwrap();
+        let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());
+        let (mut writer, _begun) =
+            LiveWriter::new(outbound, identity, &options, (object, 1)).unwrap();
+        writer.next = SEGMENTS_MAX - 2;
+        let first = writer.append_async(b"text").unwrap();
+        let waiting = received.len();
+        let error = writer.append_async(b"more").err().unwrap();
+        assert!(error.to_string().contains("has no hICN name"), "{error}");
+        assert_eq!((writer.next_segment(), received.len()), (SEGMENTS_MAX - 1, waiting));
+        // The last suffix is that of the end.
+        let last = writer.finish_async().unwrap();
+        drop(received);
+        assert_eq!([first.wait(), last.wait()], [const { Err(SocketError::Closed) }; 2]);
+    }
+
+    #[test]
+    fn limits_async_appends() {
+        let (outbound, received) = outbound();
         let options =
             ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
         let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());

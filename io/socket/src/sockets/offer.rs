@@ -2,7 +2,7 @@
 //! fetch an object from the sender.
 
 use weir_base::Packet;
-use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_transport::{METADATA_KEYWORD, Metadata, is_hicn_metadata, is_hicn_metadata_of};
 use weir_wire::{DataView, Name};
 
 use super::SocketError;
@@ -31,6 +31,13 @@ impl Offer {
         let data = DataView::decode(&packet).map_err(|error| invalid(error.to_string()))?;
         let metadata =
             Metadata::decode(data.content).map_err(|error| invalid(error.to_string()))?;
+        if is_hicn_metadata(data.name) {
+            let object = metadata.versioned.as_view().parent();
+            return match is_hicn_metadata_of(data.name, object) {
+                true => Ok(Self { packet, metadata }),
+                false => Err(invalid(format!("{} belongs to another object", metadata.versioned))),
+            };
+        }
         let count = data.name.component_count();
         let keyword = count.checked_sub(3).and_then(|at| data.name.components().nth(at));
         let object = data.name.prefix(count.saturating_sub(3));
@@ -61,6 +68,7 @@ impl Offer {
 
 #[cfg(test)]
 mod tests {
+    use weir_transport::NameMapping;
     use weir_wire::Data;
 
     use super::*;
@@ -83,5 +91,14 @@ mod tests {
             assert!(error.contains(problem), "{name}: {error}");
         }
         assert!(Offer::decode(vec![1, 2, 3]).is_err());
+        let mapping: NameMapping = "hicn:2001:db8::/32".parse().unwrap();
+        let mapped = |object: &str| {
+            let object: Name = object.parse().unwrap();
+            mapping.metadata_name(object.as_view(), 0).to_string()
+        };
+        let good = data(&mapped("/a"), "/a/54=%01");
+        assert_eq!(*Offer::decode(good).unwrap().name(), "/a/54=%01".parse().unwrap());
+        let error = Offer::decode(data(&mapped("/b"), "/a/54=%01")).unwrap_err();
+        assert!(error.to_string().contains("another object"), "{error}");
     }
 }

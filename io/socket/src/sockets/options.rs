@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
+use weir_security::SignatureFormat;
 use weir_store::EvictionPolicy;
 use weir_transport::{
     ConsumerConfig, Controller, Controllers, LagPolicy, MissPolicy, NameMapping, OnBad,
@@ -71,6 +72,7 @@ kinds! {
     Word<Controller> = OptionKind::Words(Controllers::BUILT_IN_NAMES);
     Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
     Word<SigningMode> = OptionKind::Words(SigningMode::WORDS);
+    Word<SignatureFormat> = OptionKind::Words(SignatureFormat::WORDS);
 }
 
 /// One of several words, which have no order.
@@ -298,6 +300,9 @@ socket_options! {
         /// "manifest" signs only the manifest, which is much faster, but not understood by other
         /// libraries.
         signs: Word<SigningMode> = Word(SigningMode::Segments);
+        /// How packets are signed. "hicn" makes signatures that programs of hICN can verify, too.
+        /// It needs a `mapping` to hICN names.
+        signature_format: Word<SignatureFormat> = Word(SignatureFormat::Ndn);
         /// How long an Interest for unpublished data waits for its publication, at most its
         /// lifetime; "0s": it does not wait.
         request_wait: Time = ms(2000), ms(0) => ms(3_600_000);
@@ -354,6 +359,17 @@ impl ConsumerOptions {
 }
 
 impl ProducerOptions {
+    /// Checks what bounds of single options cannot express.
+    pub(crate) fn check_all(&self) -> Result<(), SocketError> {
+        self.check()?;
+        match (self.signature_format.0, self.mapping) {
+            (SignatureFormat::Hicn, NameMapping::Identity) => Err(SocketError::Option(
+                "signature_format: hicn needs a mapping to hICN names".into(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The folder of the output buffer's disk, if it has one.
     pub(crate) fn disk_folder(&self) -> Option<&Path> {
         (self.reliable && !self.disk.is_empty()).then(|| Path::new(&self.disk))
@@ -372,6 +388,7 @@ impl ProducerOptions {
             waiting_max: self.requests_max as usize,
             buffer_bytes: self.output_buffer.bytes,
             buffer_policy: self.output_policy.0,
+            mapping: self.mapping,
             ..ProducerConfig::new(hash_key)
         }
     }
@@ -385,6 +402,7 @@ impl ProducerOptions {
             metadata_freshness_ms: self.metadata_freshness.ns / NS_PER_MS,
             signs: self.signs.0,
             mapping: self.mapping,
+            signature_format: self.signature_format.0,
             threads: match self.threads {
                 0 => defaults.threads,
                 threads => threads as usize,

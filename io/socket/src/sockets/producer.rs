@@ -9,9 +9,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::{HashKey, Packet};
 use weir_client::random_u64;
-use weir_security::sign_data;
-use weir_transport::{NameMapping, ProducerStats};
-use weir_wire::{Data, DataView, Name};
+use weir_face::unix_time_ms;
+use weir_security::{SignatureFormat, sign_data_as};
+use weir_transport::ProducerStats;
+use weir_wire::{Component, Data, DataView, Name};
 
 use super::binding::{PendingBind, PrefixBinding};
 use super::live::LiveWriter;
@@ -21,7 +22,7 @@ use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Pending, pending};
 use super::producer_endpoint::{OutputBuffer, ProducerCommand, ProducerEndpoint};
 use super::publication::Publication;
-use super::requests::{Request, RequestQueue};
+use super::requests::{Request, RequestQueue, ServedNames};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::object::published::Published;
 
@@ -72,9 +73,11 @@ struct ProducerParts {
 
 impl ProducerParts {
     /// The network thread's end.
-    fn endpoint(&self, prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
+    fn endpoint(&self, network_prefix: Name, disk: Option<OpenDisk>) -> ProducerEndpoint {
         let answers = OutputBuffer::new(&self.options, self.hash_key, disk);
-        ProducerEndpoint::new(prefix, answers, self.command_receiver.clone(), self.requests.clone())
+        let (prefix, mapping) = (self.prefix.clone(), self.options.mapping);
+        let served = ServedNames { prefix, network_prefix, mapping };
+        ProducerEndpoint::new(served, answers, self.command_receiver.clone(), self.requests.clone())
     }
 
     fn bound(self, binding: PrefixBinding) -> Result<Producer, SocketError> {
@@ -174,7 +177,7 @@ impl Producer {
         identity: Identity,
         options: ProducerOptions,
     ) -> Result<Binder, SocketError> {
-        options.check()?;
+        options.check_all()?;
         session.connect_producers()?;
         // Names come from untrusted peers, so the hash is keyed.
         let hash_key = HashKey::new([random_u64()?, random_u64()?]);
@@ -281,7 +284,7 @@ impl Producer {
     ) -> Result<(LiveWriter, Pending<()>), SocketError> {
         let (object, version) = self.version_of(name);
         self.check(&object)?;
-        self.check_unmapped("a growing object")?;
+        self.check_versioned(&object, "a growing object")?;
         let identity = Identity::clone(&self.identity);
         LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
     }
@@ -321,8 +324,8 @@ impl Producer {
     /// Publishes a new version of an object and returns an offer for it: the receiver of the offer
     /// can fetch it from here.
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
-        self.check_unmapped("an offer")?;
         let (object, version) = self.version_of(name);
+        self.check_versioned(&object, "an offer")?;
         let published = self.publish_object(&object, version, content.into(), &mut || true)?;
         Offer::decode(published.packets().last().expect("every object has metadata").clone())
     }
@@ -332,7 +335,6 @@ impl Producer {
     /// # Errors
     /// [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
     pub fn offer_of(&self, name: &Name) -> Result<Option<Offer>, SocketError> {
-        self.check_unmapped("offers")?;
         self.check(name)?;
         let object = name.clone();
         let latest =
@@ -348,8 +350,11 @@ impl Producer {
     pub fn answer(&self, request: &Request, content: &[u8]) -> Result<(), SocketError> {
         let name = request.interest_name();
         let freshness_ms = self.options.publish_options().freshness_ms;
+        let last = Component::from(name.as_view().last().expect("Interests have names"));
         let data = Data::new(name).freshness_ms(freshness_ms).content(content);
-        let packet = sign_data(&data, &*self.identity.signer)
+        let format = self.options.signature_format.0;
+        let data = if format == SignatureFormat::Hicn { data.final_block_id(last) } else { data };
+        let packet = sign_data_as(format, &data, &*self.identity.signer, unix_time_ms())
             .map_err(|error| SocketError::Invalid(error.to_string()))?;
         self.publish_packet(packet)
     }
@@ -495,11 +500,13 @@ impl Producer {
         check_below(&self.prefix, name)
     }
 
-    /// Rejects operations that need NDN names.
-    fn check_unmapped(&self, what: &str) -> Result<(), SocketError> {
-        match self.options.mapping {
-            NameMapping::Identity => Ok(()),
-            mapping => Err(SocketError::Invalid(format!("no names for {what} with {mapping}"))),
+    /// Rejects operations that need metadata, which an object at an hICN address does not have.
+    fn check_versioned(&self, object: &Name, what: &str) -> Result<(), SocketError> {
+        match self.options.mapping.is_direct(object.as_view()) {
+            false => Ok(()),
+            true => Err(SocketError::Invalid(format!(
+                "{object} is an hICN address, which has no versions; {what} needs another name"
+            ))),
         }
     }
 }

@@ -7,14 +7,16 @@ use std::vec;
 use crossbeam_channel::{Receiver, Sender};
 use weir_base::{HashKey, Instant, Packet};
 use weir_client::{Client, Context, Endpoint, ReceivedPacket};
-use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats};
-use weir_wire::Name;
+use weir_transport::{
+    NameMapping, Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats,
+};
+use weir_wire::{Name, NameView};
 
 use super::ProducerOptions;
 use super::latest::{GrowthUpdate, LatestVersions};
 use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Completer, PublishConfirmation};
-use super::requests::{Request, RequestQueue};
+use super::requests::{Request, RequestQueue, ServedNames};
 
 /// Commands from the application.
 pub(crate) enum ProducerCommand {
@@ -50,8 +52,8 @@ impl OutputBuffer {
         hash_key: HashKey,
         disk: Option<OpenDisk>,
     ) -> Self {
-        let (latest, config) =
-            (LatestVersions::new(options.objects_max as usize), options.config(hash_key));
+        let latest = LatestVersions::new(options.objects_max as usize, options.mapping);
+        let config = options.config(hash_key);
         match disk {
             None => Self { producer: Producer::new(latest, config), disk: None },
             Some((disk, tier)) => {
@@ -74,7 +76,7 @@ struct PendingPublication {
 const PUT_BATCH_PACKETS: usize = 16;
 
 pub(crate) struct ProducerEndpoint {
-    prefix: Name,
+    served: ServedNames,
     producer: Producer<LatestVersions>,
     disk: Option<OutputDisk>,
     /// Receives the disk when the producer is gone and operations are pending.
@@ -91,13 +93,13 @@ pub(crate) struct ProducerEndpoint {
 
 impl ProducerEndpoint {
     pub(crate) fn new(
-        prefix: Name,
+        served: ServedNames,
         OutputBuffer { producer, disk }: OutputBuffer,
         receiver: Receiver<ProducerCommand>,
         requests: Arc<RequestQueue>,
     ) -> Self {
         Self {
-            prefix,
+            served,
             producer,
             disk,
             closing: None,
@@ -194,7 +196,10 @@ impl ProducerEndpoint {
             let _ = client.send(path, header, packet);
         }
         for ProducerEvent::Wanted { interest } in self.out.events.drain(..) {
-            if let Some(request) = Request::new(&self.prefix, interest) {
+            let latest = self.producer.source();
+            let is_mapped = self.served.mapping != NameMapping::Identity;
+            let known = |name: NameView<'_>| latest.known_object(name).filter(|_| is_mapped);
+            if let Some(request) = Request::new(&self.served, interest, known) {
                 self.requests.push(request);
             }
         }

@@ -63,15 +63,15 @@ impl Publication {
     }
 
     /// Publishes a signed object in batches, except the last packets. Returns those, and the
-    /// metadata.
+    /// metadata if there are any.
     fn publish_all_but_last(
         &self,
         published: &Published,
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<(Vec<Packet>, Packet), SocketError> {
+    ) -> Result<(Vec<Packet>, Option<Packet>), SocketError> {
         let mut pool = Pool::new(0);
         let mut packets = published.packets().to_vec();
-        let metadata = packets.pop().expect("every object has metadata");
+        let metadata = packets.pop();
         for segment in 0..published.segments() {
             if packets.len() >= BATCH_PACKETS {
                 self.outbound.publish(std::mem::take(&mut packets), None)?;
@@ -91,7 +91,7 @@ impl Publication {
         keep_going: &mut dyn FnMut() -> bool,
     ) -> Result<(), SocketError> {
         let (packets, metadata) = self.publish_all_but_last(published, keep_going)?;
-        self.outbound.publish(packets, Some(metadata))
+        self.outbound.publish(packets, metadata)
     }
 
     /// Lets a thread sign and publish it, without waiting.
@@ -102,8 +102,7 @@ impl Publication {
         let is_short = self.content.len() <= SHORT_TASK_BYTES;
         let work = move |wakes: &mut _| match self.finish(&answer) {
             Ok(Some((packets, metadata, name))) => {
-                let (metadata, confirmation) =
-                    (Some(metadata), PublishConfirmation::PublishedName(answer, name));
+                let confirmation = PublishConfirmation::PublishedName(answer, name);
                 self.outbound.send_with_wakes(
                     ProducerCommand::Published { packets, metadata, confirmation },
                     wakes,
@@ -123,7 +122,7 @@ impl Publication {
     fn finish(
         &self,
         answer: &Completer<Name>,
-    ) -> Result<Option<(Vec<Packet>, Packet, Name)>, SocketError> {
+    ) -> Result<Option<(Vec<Packet>, Option<Packet>, Name)>, SocketError> {
         if !answer.has_receiver() {
             return Ok(None);
         }

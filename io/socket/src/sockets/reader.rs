@@ -31,6 +31,7 @@ pub struct Reader {
     metadata: Option<Metadata>,
     error: Option<SocketError>,
     is_verified: bool,
+    is_end_signed: bool,
     skipped_segments: u64,
 }
 
@@ -66,6 +67,7 @@ impl Reader {
             metadata: None,
             error: None,
             is_verified: true,
+            is_end_signed: true,
             skipped_segments: 0,
         };
         reader.start();
@@ -98,6 +100,13 @@ impl Reader {
     /// have been changed.
     pub fn is_verified(&self) -> bool {
         self.is_verified
+    }
+
+    /// Whether a signature covers the end of the object, once the reader has reached it. Not so for
+    /// a stream of an hICN producer without manifests: only a flag states its end, and no packet
+    /// follows (decision 0047).
+    pub fn is_end_signed(&self) -> bool {
+        self.is_end_signed
     }
 
     /// The number of the segment of the next bytes, after [`BufRead::fill_buf`] has returned some.
@@ -243,6 +252,7 @@ impl Reader {
             let more = flow.inbox.poll_packets(context.as_deref_mut(), &mut flow.packets);
             if !ready!(more)? {
                 flow.has_ended = true;
+                self.is_end_signed &= !flow.inbox.has_unsigned_end();
                 let next = flow.next_segment;
                 // An empty range needs nothing.
                 if flow.remaining.is_some_and(|(_, left)| left > 0) {

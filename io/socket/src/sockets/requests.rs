@@ -6,31 +6,57 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use weir_base::Packet;
-use weir_transport::METADATA_KEYWORD;
+use weir_hicn::RequestPayload;
+use weir_transport::{METADATA_KEYWORD, NameMapping};
 use weir_wire::{InterestView, Name, NameView};
 
 use super::SocketError;
 use super::offer::Offer;
 
+/// The names of a producer that receives requests.
+pub(crate) struct ServedNames {
+    /// The prefix as the application sees it.
+    pub(crate) prefix: Name,
+    /// The prefix in the network.
+    pub(crate) network_prefix: Name,
+    pub(crate) mapping: NameMapping,
+}
+
 /// An Interest that waits for unpublished data.
 #[derive(Clone, Debug)]
 pub struct Request {
     name: Name,
-    /// The prefix of the producer that received it.
+    /// The prefix of the producer that received it, as the application sees it.
     own_prefix: Name,
+    /// Parameters are in the payload of hICN.
+    is_mapped: bool,
     interest: Packet,
 }
 
 impl Request {
-    /// A request below `prefix`, from an Interest TLV.
-    pub(crate) fn new(prefix: &Name, interest: Packet) -> Option<Self> {
-        let asked = InterestView::decode(&interest).ok()?.name;
-        let name = object_of(prefix, asked);
-        Some(Self { name, own_prefix: prefix.clone(), interest })
+    /// A request from an Interest TLV. `known` is the name of the object, if the producer knows it
+    /// from an earlier publication.
+    pub(crate) fn new(
+        served: &ServedNames,
+        interest: Packet,
+        known: impl FnOnce(NameView<'_>) -> Option<Name>,
+    ) -> Option<Self> {
+        let view = InterestView::decode(&interest).ok()?;
+        let ServedNames { prefix, network_prefix, mapping } = served;
+        let carried = mapping.requested(&view).ok()?.map(|request| request.name);
+        let carried = carried.filter(|name| prefix.as_view().is_prefix_of(*name));
+        let name = match carried.map(NameView::to_name).or_else(|| known(view.name)) {
+            Some(name) => name,
+            None => object_of(network_prefix, view.name),
+        };
+        let is_mapped = *mapping != NameMapping::Identity;
+        Some(Self { name, own_prefix: prefix.clone(), is_mapped, interest })
     }
 
     /// The name to publish: that of the Interest without the components that the transport adds
-    /// (metadata keyword, version, segment).
+    /// (metadata keyword, version, segment). Of a mapped name, the application's name that the
+    /// Interest carries. If it carries none, and the object was not published before, the name in
+    /// the network.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -65,7 +91,11 @@ impl Request {
 
     /// The Interest's application parameters.
     pub fn parameters(&self) -> Option<&[u8]> {
-        InterestView::decode(&self.interest).ok()?.application_parameters()
+        let interest = InterestView::decode(&self.interest).ok()?;
+        match self.is_mapped {
+            true => RequestPayload::of(&interest).ok()??.parameters,
+            false => interest.application_parameters(),
+        }
     }
 }
 
@@ -189,7 +219,10 @@ mod tests {
 
     fn request(uri: &str) -> Request {
         let interest = Interest::new(uri.parse().unwrap()).encode();
-        Request::new(&"/p/54=%01".parse().unwrap(), interest.into()).unwrap()
+        let prefix: Name = "/p/54=%01".parse().unwrap();
+        let (network_prefix, mapping) = (prefix.clone(), NameMapping::Identity);
+        let served = ServedNames { prefix, network_prefix, mapping };
+        Request::new(&served, interest.into(), |_| None).unwrap()
     }
 
     #[test]

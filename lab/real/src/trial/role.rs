@@ -25,6 +25,7 @@ use weir_face::FaceUri;
 use weir_scenario::trial::{Algorithm, PREFIX, Trial};
 use weir_security::Verifier;
 use weir_socket::{Session, SocketError};
+use weir_transport::NameMapping;
 use weir_wire::Name;
 
 pub(super) use self::channels::{ENCODED, SERVED};
@@ -142,6 +143,13 @@ impl RoleSpec {
         let mut name = trial_prefix();
         name.append_str(&self.index.to_string());
         name
+    }
+
+    /// How its names become those of the network.
+    fn mapping(&self) -> Result<NameMapping, RoleError> {
+        let index = u16::try_from(self.index);
+        let index = index.map_err(|_| RoleError::Failed("at most 65,536 of a role".into()))?;
+        Ok(self.trial.mapping(index))
     }
 
     fn verifier(&self) -> Result<Arc<dyn Verifier>, RoleError> {

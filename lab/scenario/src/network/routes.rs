@@ -10,6 +10,7 @@ use weir_topology::{Metric, RoutePlanner};
 use super::Builder;
 use crate::disk;
 use crate::document::ScenarioError;
+use crate::trial::Trial;
 
 /// `[routes]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -150,13 +151,15 @@ impl Builder<'_> {
         Ok(prefixes)
     }
 
-    /// Routes from the first router towards the last one, where the producers of a trial are.
-    pub(crate) fn trial_routes(&mut self) {
+    /// The packets of a trial on each link, and routes from the first router towards the last one,
+    /// where its producers are.
+    pub(crate) fn trial_links(&mut self, trial: &Trial) {
+        self.links.iter_mut().for_each(|link| link.packets = trial.packets);
         let links = self.links.iter().enumerate();
-        let prefix = crate::trial::PREFIX;
+        let prefix = trial.network_prefix().to_string();
         self.routes.extend(links.map(|(link, ends)| RoutePlan {
             node: ends.a.min(ends.b),
-            prefix: prefix.to_owned(),
+            prefix: prefix.clone(),
             link,
             cost: 0,
         }));

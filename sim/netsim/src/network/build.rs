@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_base::{FaceId, NS_PER_MS};
 use weir_forward::{FaceScope, NextHop, Outbox};
-use weir_link::{EgressConfig, LinkConfig, RunsConfig};
+use weir_link::{EgressConfig, HicnConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
 use weir_transport::Controllers;
 use weir_wire::Name;
@@ -27,7 +27,9 @@ use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
 use weir_plan::hash::{SeedPurpose, seed_of};
 use weir_plan::workload::ConsumerPlan;
-use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
+use weir_plan::{
+    Fault, LinkPackets, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport,
+};
 
 /// Memory for free packet blocks: of all routers together, and the minimum and maximum of one
 /// shard.
@@ -226,7 +228,10 @@ fn face_config(
 ) -> Result<LinkConfig, PlanError> {
     let mut config = match link.transport {
         Transport::Unix | Transport::Tcp => LinkConfig::stream(),
-        Transport::Udp => LinkConfig::datagram(link.mtu),
+        Transport::Udp => match link.packets {
+            LinkPackets::Ndn => LinkConfig::datagram(link.mtu),
+            LinkPackets::Hicn => LinkConfig::hicn(link.mtu, HicnConfig::default()),
+        },
     };
     config.codec.reliability = link.reliability && link.transport == Transport::Udp;
     if link.runs {

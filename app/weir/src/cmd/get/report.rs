@@ -10,7 +10,7 @@ use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::TrustedSigner;
 use weir_socket::{PathSummary, Summary};
-use weir_transport::{ConsumerStats, PathId};
+use weir_transport::{ConsumerStats, LabelStats, PathId};
 
 use super::Args;
 use crate::table::{count, errln, octets, outln, printable};
@@ -34,6 +34,7 @@ pub(super) struct Report {
     duration: Duration,
     is_stored: bool,
     has_manifest: bool,
+    has_unsigned_end: bool,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
     stats: ConsumerStats,
@@ -89,6 +90,7 @@ impl Report {
         self.duration = if self.is_directory { since_start } else { took };
         self.is_stored |= summary.is_stored;
         self.has_manifest |= summary.has_manifest;
+        self.has_unsigned_end |= summary.stats.has_unsigned_end;
         for (&face, &count) in &summary.by_face {
             *self.by_face.entry(face).or_default() += count;
         }
@@ -146,6 +148,7 @@ impl Report {
                 "timeouts": of_path.stats.timeouts,
                 "nacks": of_path.stats.nacks,
                 "rtt_smoothed_ms": milliseconds(of_path.stats.rtt_smoothed_ns),
+                "labels": of_path.labels.iter().map(label_to_json).collect::<Vec<_>>(),
             })
         });
         // Face numbers are local to a router, so several routers need the URI in the key.
@@ -169,6 +172,7 @@ impl Report {
             "files_there": self.files_unchanged,
             "stored_version": self.is_stored,
             "manifest": self.has_manifest,
+            "unsigned_end": self.has_unsigned_end,
             "interests": self.stats.interests,
             "retransmissions": self.stats.retransmissions,
             "losses": self.stats.losses,
@@ -226,6 +230,9 @@ impl Report {
         for signer in signers {
             errln!("signed by {signer}");
         }
+        if self.has_unsigned_end {
+            errln!("no signature covers the end: only a flag states which packet is the last");
+        }
         for (&path, of_path) in &self.by_path {
             if self.by_path.len() > 1 {
                 errln!(
@@ -265,6 +272,16 @@ impl Report {
             }
         }
     }
+}
+
+/// Measurements for a path label of hICN.
+fn label_to_json(stats: &LabelStats) -> Value {
+    json!({
+        "label": stats.label,
+        "answers": stats.answers,
+        "losses": stats.losses,
+        "rtt_smoothed_ms": milliseconds(stats.rtt_smoothed_ns),
+    })
 }
 
 fn milliseconds(ns: Option<u64>) -> Option<f64> {

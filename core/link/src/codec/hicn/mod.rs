@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use weir_base::{Packet, Pool, Rng};
 use weir_hicn::control::ControlView;
-use weir_hicn::{HicnError, HicnView, Hop, from_tlv, to_tlv};
+use weir_hicn::{HicnError, HicnView, Hop, InterestManifest, from_tlv, to_tlv};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
 use weir_wire::tlv;
@@ -16,6 +16,7 @@ use super::context::CodecContext;
 use super::received::Received;
 use crate::counters::LinkDrop;
 use crate::frame::{FRAME_PREFIX_MAX, Frame};
+use crate::runs::RunsConfig;
 
 /// Free memory that a face keeps for the packets that it sends: those of a usual batch.
 const POOL_BYTES_MAX: usize = 256 << 10;
@@ -29,17 +30,24 @@ pub(crate) struct Hicn {
     scratch: Vec<u8>,
     /// Memory of the packets that are sent.
     pool: Pool,
+    /// The remaining Interests of a received Interest manifest, in reverse order: at most
+    /// `SUFFIXES_MAX`.
+    run: Vec<(LpHeader, Packet)>,
+    /// The peer has sent an Interest manifest, so it understands them.
+    knows_manifests: bool,
 }
 
 impl Hicn {
     pub(crate) fn new(config: &CodecConfig) -> Self {
         let rng = Rng::from_seed(config.sequence_start);
-        Self { rng, scratch: Vec::new(), pool: Pool::new(POOL_BYTES_MAX) }
+        let pool = Pool::new(POOL_BYTES_MAX);
+        Self { rng, scratch: Vec::new(), pool, run: Vec::new(), knows_manifests: false }
     }
 
     /// Frees memory that only earlier packets needed.
     pub(crate) fn shrink(&mut self) {
         (self.scratch, self.pool) = (Vec::new(), Pool::new(POOL_BYTES_MAX));
+        self.run.shrink_to_fit();
     }
 
     /// Decodes one frame, which is an IPv6 packet.
@@ -60,6 +68,9 @@ impl Hicn {
             }
             Err(error) => return Err(drop_of(error)),
         };
+        if view.is_interest_manifest() {
+            return self.decode_manifest(context, &view, pool);
+        }
         let range = to_tlv(&view, self.rng.next_u32(), &mut self.scratch).map_err(drop_of)?;
         let packet = pool.copy(&self.scratch[range]);
         let mut header = LpHeader::default();
@@ -80,6 +91,47 @@ impl Hicn {
         Ok(Received::Packet { header, packet })
     }
 
+    /// Decodes an Interest manifest into one Interest for each suffix.
+    #[cold]
+    fn decode_manifest(
+        &mut self,
+        context: CodecContext<'_>,
+        view: &HicnView<'_>,
+        pool: &mut Pool,
+    ) -> Result<Received, LinkDrop> {
+        let manifest = InterestManifest::decode(view.payload).map_err(drop_of)?;
+        self.run.clear();
+        let mut header =
+            LpHeader { pit_token: locator::token_of(view.header.locator), ..LpHeader::default() };
+        if view.header.is_marked {
+            header.congestion_mark = CongestionMark::SPARSE.value();
+        }
+        for suffix in manifest.suffixes() {
+            let nonce = self.rng.next_u32();
+            let range = to_tlv(&view.for_suffix(suffix), nonce, &mut self.scratch);
+            let packet = pool.copy(&self.scratch[range.map_err(drop_of)?]);
+            self.run.push((header.clone(), packet));
+        }
+        self.run.reverse();
+        self.knows_manifests = true;
+        let interests = self.run.len() as u64;
+        context.counters.in_interests += interests;
+        context.counters.in_runs += 1;
+        context.counters.in_run_interests += interests;
+        Ok(Received::Run)
+    }
+
+    /// The next Interest of the Interest manifest that was received last.
+    pub(crate) fn next_in_run(&mut self) -> Option<(LpHeader, Packet)> {
+        self.run.pop()
+    }
+
+    /// Whether Interests may be joined into Interest manifests: if the configuration says so, or if
+    /// the peer has sent one.
+    pub(crate) fn may_join(&self, runs: RunsConfig) -> bool {
+        runs == RunsConfig::Initiate || self.knows_manifests
+    }
+
     /// Encodes one packet into a frame.
     pub(crate) fn encode(
         &mut self,
@@ -92,6 +144,10 @@ impl Hicn {
             return Err(LinkDrop::HicnNoForm);
         }
         let is_data = packet.first().is_some_and(|&first| u32::from(first) == tlv::DATA);
+        // The answer to an Interest without a locator could not return.
+        if !is_data && locator.is_unspecified() {
+            return Err(LinkDrop::HicnNoLocator);
+        }
         let locator = match is_data {
             true => locator::locator_of(&header.pit_token),
             false => locator::own_locator(locator, &header.pit_token),
@@ -132,6 +188,7 @@ fn drop_of(error: HicnError) -> LinkDrop {
         HicnError::Ah => LinkDrop::HicnAh,
         HicnError::Algorithm(_) => LinkDrop::HicnAlgorithm,
         HicnError::NdnElements => LinkDrop::HicnNdnElements,
+        HicnError::InterestManifest => LinkDrop::HicnInterestManifest,
         HicnError::TooLarge => LinkDrop::HicnTooLarge,
         HicnError::NoName => LinkDrop::HicnNoName,
         HicnError::NoForm => LinkDrop::HicnNoForm,

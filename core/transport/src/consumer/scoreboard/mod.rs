@@ -451,6 +451,9 @@ impl Scoreboard {
         }
         self.finish_chunk(at);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            if let Some(label) = answer.label {
+                path.on_labelled(label, rtt_ns);
+            }
             path.on_chunk_answered(chunk, rtt_ns, answer.now, &mut self.counters);
         }
     }

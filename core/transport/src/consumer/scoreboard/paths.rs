@@ -8,6 +8,7 @@ use weir_base::Instant;
 use weir_store::SegmentRange;
 
 use crate::PathId;
+use crate::consumer::labels::LabelStats;
 use crate::consumer::path::Path;
 use crate::consumer::schedule::{Schedule, SendKind};
 use crate::consumer::stats::PathStats;
@@ -76,6 +77,11 @@ impl Paths {
             stats.add(&path.stats());
         }
         stats
+    }
+
+    /// Measurements of a path by path label, since it was last added.
+    pub(crate) fn labels(&self, id: PathId) -> &[LabelStats] {
+        self.get(id).map_or(&[], Path::labels)
     }
 
     /// The paths for requests outside the window, in the order to try them: working ones first.

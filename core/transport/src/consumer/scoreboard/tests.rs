@@ -26,7 +26,8 @@ fn truncated_chunk_grows_again() {
     assert_eq!(next(&mut board), Some((3..8).collect()));
     assert_eq!(next(&mut board), Some((8..16).collect()));
     let now = Instant::from_ns(NS_PER_MS);
-    let answer = |_| Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
+    let answer =
+        |_| Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1, label: None };
     assert!(
         [9, 13, 4].map(|segment| board.on_answer(segment, &answer(segment))).iter().all(|&new| new)
     );
@@ -72,7 +73,8 @@ fn repeated_nack_refuses_one_segment() {
     let mut board = scoreboard(4);
     board.set_limit(Some(4));
     let (now, later) = (Instant::ZERO, Instant::from_ns(NS_PER_S));
-    let answer = Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
+    let answer =
+        Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1, label: None };
     let next = |board: &mut Scoreboard, now| board.next_to_send(now, 100, |_| true);
     let (first, path) = next(&mut board, now).unwrap();
     board.on_sent(first, path, 7, now);

@@ -4,11 +4,17 @@ use weir_base::Instant;
 use weir_wire::Name;
 
 use super::{Purpose, Transfer, TransferState};
+use crate::consumer::end_claim::ClaimStep;
+use crate::consumer::layout::Layout;
 use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
 use crate::consumer::scoreboard::FailReason;
+use crate::consumer::target::PacketId;
 use crate::request::{Request, RetryLimits};
+
+/// Retry limits of the request that tests a claim: 1 + 2 s.
+const CLAIM_TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 6, needs_route: false };
 
 impl Transfer {
     pub(in crate::consumer) fn is_running(&self) -> bool {
@@ -60,7 +66,7 @@ impl Transfer {
         }
         let is_wanted = |index| ranges.is_wanted(index);
         self.requests.retain(|purpose| match purpose {
-            Purpose::Refetch(index) => is_wanted(index),
+            Purpose::Refetch(index) | Purpose::TestClaim(index) => is_wanted(index),
             Purpose::Renewal => true,
         });
         self.reader.drop_unread(self.verify.retain(is_wanted));
@@ -145,6 +151,93 @@ impl Transfer {
             Ok(false) => {}
             Err(error) => self.fail(error.into(), out),
         }
+    }
+
+    /// Discards the last segment number that no signature covers.
+    pub(super) fn forget_last(&mut self, out: &mut ConsumerOutbox) {
+        if !self.inventory.last_is_from_segment() || self.verify.knows_last_segment() {
+            return;
+        }
+        match self.inventory.metadata.as_ref().and_then(|metadata| metadata.last_segment) {
+            Some(last) => self.set_last(last, false, out),
+            None => {
+                self.inventory.forget_last();
+                self.set_limit();
+            }
+        }
+    }
+
+    /// A verified segment arrived. `is_claimed`: it claims to be the last, and no signature covers
+    /// that. `end_claim.rs` explains the rules.
+    pub(super) fn on_end_claim(
+        &mut self,
+        now: Instant,
+        segment: u64,
+        is_claimed: bool,
+        out: &mut ConsumerOutbox,
+    ) {
+        if let Some(live) = &mut self.live {
+            if is_claimed {
+                live.claim_end();
+            }
+            return;
+        }
+        let has_signed_end = self.verify.knows_last_segment()
+            || self.inventory.metadata.as_ref().is_some_and(|it| it.last_segment.is_some())
+            || self.inventory.layout().is_none_or(Layout::has_stream_manifest);
+        if has_signed_end {
+            return;
+        }
+        let (last, stops_window) = match self.claims.on_segment(segment, is_claimed) {
+            ClaimStep::None => return,
+            ClaimStep::Refuted => {
+                self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
+                return self.forget_last(out);
+            }
+            ClaimStep::Test { last, stops_window } => (last, stops_window),
+        };
+        self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
+        let Some(layout) = self.inventory.layout() else { return };
+        // Whether the object ends does not matter if no more is wanted.
+        if !layout.wanted_segments(None).contains(&(last + 1)) {
+            return;
+        }
+        let Some(next) = layout.index_of(PacketId::Segment(last + 1)) else { return };
+        let outstanding = self.scoreboard.outstanding();
+        let is_answered = outstanding.is_answered_early(next)
+            || (next < outstanding.next_index() && !outstanding.is_open(next));
+        // A packet that is being verified may refute the claim. Nothing else is needed.
+        if !is_answered {
+            let name = self.inventory.naming.name_of(next);
+            let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
+            self.requests.add(Purpose::TestClaim(next), request);
+        }
+        if stops_window && !is_answered {
+            self.set_last(last, true, out);
+        } else {
+            self.forget_last(out);
+        }
+    }
+
+    /// No packet follows the one that claims to be the last.
+    pub(super) fn on_claim_tested(
+        &mut self,
+        index: u64,
+        reason: FailReason,
+        out: &mut ConsumerOutbox,
+    ) {
+        if matches!(reason, FailReason::Nacked(_)) {
+            let error = self.error_of(self.inventory.naming.name_of(index), reason);
+            return self.fail(error, out);
+        }
+        if let Some(last) = self.claims.confirm() {
+            self.set_last(last, true, out);
+        }
+    }
+
+    /// Whether the object ended where a segment claims its end, and no signature covers that.
+    pub(in crate::consumer) fn has_unsigned_end(&self) -> bool {
+        self.claims.is_confirmed()
     }
 
     /// Bounds the scoreboard by the end of the object.

@@ -18,6 +18,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 pub(super) use self::verdicts::Verified;
 use super::chunks::CHUNK_SEGMENTS_MAX;
 use super::config::{ConsumerConfig, LagPolicy, ReaderMode, Verification};
+use super::end_claim::{EndClaims, StatedEnd};
 use super::holes::Holes;
 use super::inventory::{Inventory, Need};
 use super::live::{Live, LiveState};
@@ -41,6 +42,8 @@ enum Purpose {
     Renewal,
     /// The packet of this index, outside the window: it arrived damaged, or got no answer.
     Refetch(u64),
+    /// The packet of this index, which follows one that claims to be the last.
+    TestClaim(u64),
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub(super) struct Transfer {
     live: Option<Live>,
     /// Packets that got no answer, if any.
     holes: Option<Box<Holes>>,
+    /// Claims about the end of an object whose end is not signed.
+    claims: EndClaims,
     /// The latest Nack had the reason NoRoute, and came from a router beyond the first.
     is_no_route_remote: bool,
     /// No range of the sequence follows.
@@ -98,6 +103,7 @@ impl Transfer {
             reader: Reader::new(ReaderMode::None),
             live: None,
             holes: None,
+            claims: EndClaims::default(),
             is_no_route_remote: false,
             is_closed: false,
             has_asked_for_more: false,
@@ -148,8 +154,11 @@ impl Transfer {
 
     /// The names of all packets are known: starts the scoreboard.
     pub(super) fn begin(&mut self, manifest: Option<ManifestShape>, out: &mut ConsumerOutbox) {
-        let manifest = manifest.filter(|_| self.uses_manifest());
+        let uses_manifest = self.uses_manifest();
         let layout = self.inventory.layout_mut();
+        // The manifests of a stream are between its segments.
+        let is_stream = layout.stream_address().is_some();
+        let manifest = manifest.filter(|_| uses_manifest || is_stream);
         layout.set_manifest(manifest);
         let first_index = layout.first_index();
         self.scoreboard.start_at(first_index);
@@ -201,7 +210,8 @@ impl Transfer {
         if found.is_empty() {
             self.stats.unwanted += 1;
         }
-        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
+        let Incoming { packet, path, incoming_face, end, content_bytes } = incoming;
+        let mut result = None;
         // 2. A sequence may contain the same segment in several ranges. Each range counts it.
         for &index in &found {
             if !self.on_answer(index, answer) {
@@ -212,20 +222,22 @@ impl Transfer {
                 continue;
             }
             if matches!(self.inventory.packet_at(index).1, PacketId::Segment(_)) {
-                self.learn_last(data, out);
+                self.learn_last(end, out);
             }
             let packet = packet.clone();
-            let incoming = Incoming { packet, path, incoming_face, last_segment, content_bytes };
-            let verified = self.accept(now, index, incoming, out);
-            debug_assert!(verified.is_none(), "only metadata and first parts concern others");
+            let incoming = Incoming { packet, path, incoming_face, end, content_bytes };
+            // Without verification, a manifest is accepted at once.
+            result = self.accept(now, index, incoming, out).or(result);
         }
         self.found = found;
-        None
+        result
     }
 
     /// A packet arrived. Returns whether it was wanted.
     fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
-        if let Some(request) = self.requests.take(Purpose::Refetch(index)) {
+        let requested = [Purpose::Refetch(index), Purpose::TestClaim(index)];
+        let request = requested.into_iter().find_map(|purpose| self.requests.take(purpose));
+        if let Some(request) = request {
             let rtt_ns = request.elapsed_ns(answer.now);
             self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
             self.on_refetch_answer(index, answer);
@@ -235,13 +247,9 @@ impl Transfer {
     }
 
     /// Takes the number of the last segment from a received one, unless an earlier one stated it.
-    pub(super) fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
+    pub(super) fn learn_last(&mut self, end: StatedEnd, out: &mut ConsumerOutbox) {
         let Some(layout) = self.inventory.layout() else { return };
-        let last = if layout.is_whole() {
-            Some(0)
-        } else {
-            data.final_block_id().and_then(|component| component.as_segment())
-        };
+        let last = if layout.is_whole() { Some(0) } else { end.signed };
         if let Some(last) = last
             && !self.inventory.last_is_from_segment()
         {
@@ -294,6 +302,7 @@ impl Transfer {
             (Purpose::Refetch(index), _) => {
                 self.on_packet_failed(now, FailedSegment { index, reason }, out)
             }
+            (Purpose::TestClaim(index), _) => self.on_claim_tested(index, reason, out),
             (Purpose::Renewal, Some(live)) if !live.has_recent_data(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }

@@ -2,13 +2,18 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use core::net::Ipv6Addr;
 
 use weir_base::Instant;
-use weir_security::manifest::DigestLookup;
+use weir_security::manifest::{DigestLookup, PartId};
+use weir_wire::DataView;
 
 use super::Transfer;
+use crate::consumer::config::Verification;
+use crate::consumer::layout::Layout;
 use crate::consumer::naming::is_probe;
 use crate::consumer::outbox::{ConsumerError, ConsumerOutbox, Delivery};
+use crate::consumer::stream::StreamPart;
 use crate::consumer::target::PacketId;
 use crate::consumer::verify::{
     AcceptedPart, AcceptedSegment, BAD_COPIES_MAX, Incoming, VerifyOutcome,
@@ -26,7 +31,7 @@ pub(in crate::consumer) enum Verified {
     /// The first part of a manifest whose shape was unknown.
     FirstManifestPart(AcceptedPart),
     /// That part is not usable.
-    BadManifest,
+    BadManifest(ConsumerError),
     /// Another manifest part: packets that wait for it can be verified.
     ManifestPart,
 }
@@ -75,7 +80,7 @@ impl Transfer {
                     self.verify.hold(index, incoming);
                 }
             }
-            VerifyOutcome::Segment(segment) => self.accept_segment(index, segment, out),
+            VerifyOutcome::Segment(segment) => self.accept_segment(now, index, segment, out),
             VerifyOutcome::Metadata => {
                 self.reader.drop_unread(1);
                 return Some(Verified::Metadata);
@@ -89,7 +94,7 @@ impl Transfer {
                 let error = ConsumerError::Untrusted(reason);
                 // Discovery decides about probes and metadata: it may continue without them.
                 if is_probe(index) {
-                    return Some(Verified::BadManifest);
+                    return Some(Verified::BadManifest(error));
                 }
                 if self.inventory.packet_at(index).1 == PacketId::Metadata {
                     return Some(Verified::BadMetadata(error));
@@ -107,6 +112,9 @@ impl Transfer {
 
     fn unverified(&self, index: u64, reason: String) -> ConsumerError {
         let what = match self.inventory.packet_at(index).1 {
+            PacketId::Manifest(_) if self.inventory.is_stream() => {
+                format!("the manifest at packet {}", if is_probe(index) { 0 } else { index })
+            }
             PacketId::Metadata => "the metadata".into(),
             PacketId::Manifest(id) => {
                 format!("part {} of level {} of the manifest", id.number, id.level)
@@ -127,8 +135,13 @@ impl Transfer {
             self.reader.drop_unread(1);
             return Some(Verified::FirstManifestPart(part));
         }
-        if let Err(error) = self.verify.add_part(part) {
-            return self.on_bad_packet(now, index, error.to_string(), None, out);
+        let address = self.inventory.layout().and_then(Layout::stream_address);
+        let added = match address {
+            Some(address) => self.read_stream_part(index, address, &part, out),
+            None => self.verify.add_part(part).map_err(|error| error.to_string()),
+        };
+        if let Err(reason) = added {
+            return self.on_bad_packet(now, index, reason, None, out);
         }
         self.reader.drop_unread(1);
         self.reader.skip(index);
@@ -138,9 +151,60 @@ impl Transfer {
         Some(Verified::ManifestPart)
     }
 
+    /// Reads a verified manifest of a stream.
+    fn read_stream_part(
+        &mut self,
+        index: u64,
+        address: Ipv6Addr,
+        part: &AcceptedPart,
+        out: &mut ConsumerOutbox,
+    ) -> Result<(), String> {
+        let data = DataView::decode(&part.packet).expect("decoded on arrival");
+        let read = StreamPart::read(data.content, address, index)?;
+        let shape = self.inventory.layout().and_then(Layout::manifest);
+        read.check_shape(shape.expect("the stream has manifests"))?;
+        self.add_stream_part(part.id, &read, out)
+    }
+
+    /// Adds a verified manifest of a stream.
+    pub(in crate::consumer) fn add_stream_part(
+        &mut self,
+        id: PartId,
+        part: &StreamPart,
+        out: &mut ConsumerOutbox,
+    ) -> Result<(), String> {
+        self.verify.add_stream_part(id, part).map_err(|error| error.to_string())?;
+        let Some(layout) = self.inventory.layout() else { return Ok(()) };
+        let listed = layout.segments_below(id);
+        let end = listed.start + part.digests.len() as u64;
+        if part.is_last {
+            self.on_last_segment_verified(end - 1, out);
+            return Ok(());
+        }
+        // At least one more segment exists. The final segment is a hint, which may be too low.
+        let is_possible = |last: &u64| *last >= end;
+        let stated = part.final_suffix.and_then(|suffix| match layout.packet_at(suffix.into()) {
+            PacketId::Segment(last) => Some(last),
+            _ => None,
+        });
+        match (self.inventory.last_segment(), stated.filter(is_possible)) {
+            _ if self.verify.knows_last_segment() => {}
+            (None, Some(last)) => self.set_last(last, true, out),
+            (Some(last), _) if !is_possible(&last) => self.forget_last(out),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// A segment is verified, or accepted without verification.
-    fn accept_segment(&mut self, index: u64, segment: AcceptedSegment, out: &mut ConsumerOutbox) {
-        let AcceptedSegment { last_segment, content_bytes, packet, is_verified } = segment;
+    fn accept_segment(
+        &mut self,
+        now: Instant,
+        index: u64,
+        segment: AcceptedSegment,
+        out: &mut ConsumerOutbox,
+    ) {
+        let AcceptedSegment { end, content_bytes, packet, is_verified } = segment;
         self.stats.segments += 1;
         self.stats.content_octets += u64::from(content_bytes);
         let (range, id) = self.inventory.packet_at(index);
@@ -151,10 +215,13 @@ impl Transfer {
             None => self.reader.drop_unread(1),
         }
         if let (Some(layout), PacketId::Segment(number)) = (self.inventory.layout(), id) {
-            let last_segment = last_segment.filter(|_| is_verified && !layout.is_whole());
+            let is_whole = layout.is_whole();
+            let counts = is_verified || self.config.verification == Verification::Off;
             self.inventory.add_verified(number);
-            if let Some(last) = last_segment {
-                self.on_last_segment_verified(last, out);
+            match end.signed.filter(|_| is_verified) {
+                _ if is_whole => {}
+                Some(last) => self.on_last_segment_verified(last, out),
+                None => self.on_end_claim(now, number, end.is_claimed && counts, out),
             }
         }
         self.on_packet_done(index, out);
@@ -187,7 +254,7 @@ impl Transfer {
             return Some(Verified::BadMetadata(error));
         }
         if is_probe(index) {
-            return Some(Verified::BadManifest);
+            return Some(Verified::BadManifest(error));
         }
         if !self.config.is_reliable {
             self.skip_packet(index, out);
@@ -200,7 +267,8 @@ impl Transfer {
         }
         let layout = self.inventory.layout();
         let listed = match layout.and_then(|layout| self.verify.listed_digest(layout, id)) {
-            Some(DigestLookup::Found(digest)) => Some(digest),
+            // A name cannot have the digest of an hICN packet.
+            Some(DigestLookup::Found(digest)) if !self.inventory.is_stream() => Some(digest),
             _ => None,
         };
         // First by digest, if known: routers cannot answer such an Interest with a bad copy.
@@ -218,19 +286,5 @@ impl Transfer {
             self.forget_last(out);
         }
         None
-    }
-
-    /// Discards the last segment number that a rejected segment stated.
-    fn forget_last(&mut self, out: &mut ConsumerOutbox) {
-        if !self.inventory.last_is_from_segment() || self.verify.knows_last_segment() {
-            return;
-        }
-        match self.inventory.metadata.as_ref().and_then(|metadata| metadata.last_segment) {
-            Some(last) => self.set_last(last, false, out),
-            None => {
-                self.inventory.forget_last();
-                self.set_limit();
-            }
-        }
     }
 }

@@ -22,7 +22,7 @@ impl Network {
         let session = session.await.unwrap();
         let trust: Arc<dyn Verifier> = Arc::new(DigestVerifier);
         let base = Consumer::bind(&session, Name::new(), trust.clone());
-        let consumers = Consumers::new(base, move |_| trust.clone());
+        let consumers = Consumers::new(base, Vec::new(), move |_| trust.clone());
         let heads = Arc::new(Heads::new(Arc::new(consumers), timeout));
         Self { heads, session, _router: router }
     }

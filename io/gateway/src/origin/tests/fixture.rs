@@ -213,6 +213,12 @@ impl Network {
         Self { origin, consumer: Arc::new(consumer), session, _router: router }
     }
 
+    pub(super) fn set_mapping(&mut self, mapping: &str) {
+        let mut consumer = (*self.consumer).clone();
+        consumer.set("mapping", mapping).unwrap();
+        self.consumer = Arc::new(consumer);
+    }
+
     /// Fetches a resource: its head, and its body from `first` on.
     pub(super) async fn get_from(&self, name: &str, first: u64) -> Result<Received, String> {
         let consumer = self.consumer.clone();

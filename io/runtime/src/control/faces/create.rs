@@ -58,7 +58,7 @@ impl Faces {
             }
             Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(FaceError::Exists(exists)),
-                // A UDP face is ready at once.
+                // A face over UDP or a TUN device is ready at once.
                 None if remote.is_datagram() => Connected::to(&remote, Duration::ZERO)
                     .map_err(|error| FaceError::ConnectFailed(error.to_string()))
                     .and_then(|connected| self.add_connected(connected, &request, None)),
@@ -66,7 +66,7 @@ impl Faces {
             },
             Ok(other) => Err(FaceError::Unsupported(format!(
                 "faces with scheme {} cannot be created by command; use udp4, udp6, tcp4, tcp6, \
-                 hicn+udp4 or hicn+udp6",
+                 hicn+udp4, hicn+udp6 or hicn+tun",
                 other.scheme()
             ))),
             Err(error) => Err(FaceError::Unsupported(error.to_string())),
@@ -145,10 +145,7 @@ impl Faces {
         request: &FaceRequest,
         static_index: Option<usize>,
     ) -> Result<FaceId, FaceError> {
-        let remote = match &connection {
-            Connected::Peer(format, peer) => format.uri(*peer),
-            Connected::Socket(socket) => socket.remote_uri(),
-        };
+        let remote = connection.remote_uri();
         if let Some(exists) = self.existing(&remote) {
             return Err(FaceError::Exists(exists));
         }
@@ -215,8 +212,8 @@ impl Faces {
         may_move: bool,
     ) {
         let config = self.statics[index].config.clone();
-        let is_udp = matches!(result, Ok(Connected::Peer(..)));
-        let request = static_request(&config, is_udp);
+        let is_datagram = result.as_ref().is_ok_and(Connected::is_datagram);
+        let request = static_request(&config, is_datagram);
         let made = result
             .map_err(FaceError::ConnectFailed)
             .and_then(|connection| self.add_connected(connection, &request, Some(index)));
@@ -275,16 +272,16 @@ impl Faces {
     }
 }
 
-fn static_request(config: &StaticFace, is_udp: bool) -> FaceRequest {
+fn static_request(config: &StaticFace, is_datagram: bool) -> FaceRequest {
     let persistency = match config.permanent {
         true => FacePersistency::Permanent,
         false => FacePersistency::Persistent,
     };
     let changes = FaceChanges {
         persistency: Some(persistency),
-        mtu: config.mtu.filter(|_| is_udp).map(|mtu| mtu as u64),
+        mtu: config.mtu.filter(|_| is_datagram).map(|mtu| mtu as u64),
         congestion_marking: config.congestion_marking,
-        reliability: config.reliability.filter(|_| is_udp),
+        reliability: config.reliability.filter(|_| is_datagram),
         ..FaceChanges::default()
     };
     FaceRequest { uri: config.uri.clone(), local_uri: None, persistency, changes }

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use weir_face::{FaceUri, UdpFormat};
 use weir_forward::FaceScope;
-use weir_link::{CodecConfig, EgressConfig, LinkConfig, MTU_MIN, MarkingConfig, RunsConfig};
+use weir_link::{
+    CodecConfig, EgressConfig, LinkConfig, MTU_MIN, MarkingConfig, PacketFormat, RunsConfig,
+};
 use weir_manage::{FaceChanges, FaceError, MTU_AUTO};
 use weir_wire::PACKET_SIZE_MAX;
 
@@ -42,9 +44,10 @@ pub(super) fn udp_mtu(defaults: &FaceDefaults, peer: IpAddr) -> usize {
     defaults.udp_mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer))
 }
 
-/// The connecting side is the first to offer run Interests.
+/// The connecting side is the first to offer run Interests. hICN has no offers: only a peer that
+/// has sent an Interest manifest, or one that is configured, gets them.
 pub(super) fn begin_runs(link: &mut LinkConfig) {
-    if link.codec.runs != RunsConfig::Off {
+    if link.codec.runs != RunsConfig::Off && link.codec.format == PacketFormat::Ndnlp {
         link.codec.runs = RunsConfig::Initiate;
     }
 }
@@ -60,7 +63,7 @@ pub(super) fn apply_changes(
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
         if !remote.is_datagram() {
-            return unsupported("only UDP faces have a configurable MTU");
+            return unsupported("only faces over UDP or a TUN device have a configurable MTU");
         }
         if mtu < MTU_MIN as u64 {
             return Err(FaceError::Unsupported(format!(

@@ -232,7 +232,7 @@ impl Faces {
         remote: &FaceUri,
     ) -> PitTokenChoice {
         let declared = static_index.and_then(|index| self.statics[index].config.pit_token);
-        let format = remote.as_udp().map_or(UdpFormat::Ndn, |(format, _)| format);
+        let format = if remote.has_hicn_packets() { UdpFormat::Hicn } else { UdpFormat::Ndn };
         declared.unwrap_or(match scope {
             FaceScope::Local => PitTokenChoice::Short,
             FaceScope::NonLocal => self.defaults.pit_token_of(format),
@@ -279,7 +279,10 @@ impl Faces {
     ) -> Result<FaceInfo, FaceError> {
         let face = self.table.find_mut(id).ok_or(FaceError::NotFound)?;
         let peer = face.remote.socket_addr().map(|peer| peer.ip());
-        let mtu_default = peer.map_or(face.link.codec.mtu, |peer| udp_mtu(&self.defaults, peer));
+        let mtu_default = match peer {
+            Some(peer) => udp_mtu(&self.defaults, peer),
+            None => face.remote.device_mtu().unwrap_or(face.link.codec.mtu),
+        };
         let (persistency, mut link) = face.with_changes(changes, mtu_default)?;
         if let Some(declared) = declared {
             declared.configure(&mut link);

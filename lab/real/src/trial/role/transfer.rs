@@ -33,6 +33,7 @@ pub(super) fn produce(spec: &RoleSpec) -> Result<(), RoleError> {
             SignatureScope::Manifest => SigningMode::Manifest,
         }),
         request_wait: WAIT_MAX,
+        mapping: spec.mapping()?,
         ..ProducerOptions::default()
     };
     let session = spec.session()?;
@@ -74,6 +75,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
         verify: trial.verify && spec.is_signed(),
         manifest: trial.signs == SignatureScope::Manifest,
         lifetime: WAIT_MAX,
+        mapping: spec.mapping()?,
         ..ConsumerOptions::default()
     })?;
     super::print_ready()?;

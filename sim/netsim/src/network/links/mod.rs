@@ -250,8 +250,8 @@ impl Links {
                 note(TraceKind::Signal, timeline);
                 return Arrival::Signal { node, face, signal };
             }
-            // Simulated peers send no control messages.
-            Received::Idle | Received::Control(_) | Received::Drop(_) => {
+            // Links of the simulator do not permit control messages.
+            Received::Idle | Received::Drop(_) | Received::Control(_) => {
                 note(TraceKind::Refused, timeline);
             }
         }

@@ -1,0 +1,449 @@
+//! Streams of hICN producers, and flags that no signature covers.
+
+use std::string::{String, ToString};
+
+use weir_hicn::{Flags, Header, HicnName, HicnView, to_tlv};
+use weir_security::{SignatureType, UnsignedHicnVerifier, VerifyError, sha256};
+use weir_wire::DataView;
+
+use super::*;
+use crate::mapping::NameMapping;
+
+/// HMAC-SHA256, for keys of at most 64 octets.
+struct ShortHmac(&'static [u8]);
+
+impl Verifier for ShortHmac {
+    fn signature_type(&self) -> SignatureType {
+        SignatureType::HMAC_SHA256
+    }
+
+    fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError> {
+        let pad = |octet: u8| {
+            let mut block = [octet; 64];
+            block.iter_mut().zip(self.0).for_each(|(pad, key)| *pad ^= key);
+            block
+        };
+        let inner_pad = pad(0x36);
+        let inner = sha256(&[&[&inner_pad[..]], portions].concat());
+        let tag = sha256(&[&pad(0x5C), &inner]);
+        if tag == *signature { Ok(()) } else { Err(VerifyError::Mismatch) }
+    }
+}
+
+/// The offset of the flags in a packet.
+const FLAGS_AT: usize = 53;
+const HEADER_SIZE: usize = 60;
+
+fn address() -> Ipv6Addr {
+    "b001::1".parse().unwrap()
+}
+
+fn stream() -> Name {
+    HicnName::prefix(&address().octets())
+}
+
+/// An hICN packet without authentication header.
+fn packet(suffix: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        name: HicnName { address: address(), suffix },
+        locator: Ipv6Addr::UNSPECIFIED,
+        flags: flags.with(Flags::DATA),
+        hop_limit: 255,
+        is_marked: false,
+        path_label: 0,
+        lifetime_ms: 1000,
+    };
+    [&header.encode(&[&[], payload]).unwrap()[..], payload].concat()
+}
+
+fn data_of(packet: &[u8]) -> Vec<u8> {
+    let mut tlv = Vec::new();
+    let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
+    tlv[range].to_vec()
+}
+
+/// A manifest as hICN's library makes it. `change` may make it lie.
+fn manifest(
+    suffix: u32,
+    listed: &[&Vec<u8>],
+    is_last: bool,
+    final_suffix: u32,
+    change: impl FnOnce(&mut Vec<u8>),
+) -> Vec<u8> {
+    let mut payload = vec![0x11, 30, 1, u8::from(is_last), listed.len() as u8, 1, 0, 0];
+    payload.extend(address().octets());
+    payload.extend(final_suffix.to_le_bytes());
+    for (listed, at) in listed.iter().zip(suffix + 1..) {
+        payload.extend(at.to_be_bytes());
+        let name = HicnName { address: address(), suffix: at };
+        let mut zeroed = vec![0; HEADER_SIZE];
+        zeroed[8..24].copy_from_slice(&name.address.octets());
+        zeroed[44..48].copy_from_slice(&name.suffix.to_be_bytes());
+        payload.extend(sha256(&[&zeroed, &listed[HEADER_SIZE..]]));
+    }
+    change(&mut payload);
+    packet(suffix, Flags::MANIFEST, &payload)
+}
+
+/// The packets that a producer has, by suffix.
+#[derive(Default)]
+struct Stream {
+    packets: BTreeMap<u64, Vec<u8>>,
+    requests: u32,
+}
+
+impl Stream {
+    /// Segments of three octets, without manifests. The last has the flag.
+    fn plain(segments: u32) -> Self {
+        let last = |at| Flags::default().with_if(Flags::LAST, at + 1 == segments);
+        let packets = (0..segments).map(|at| packet(at, last(at), &at.to_be_bytes()[1..]));
+        Self::of(packets)
+    }
+
+    /// The same with manifests of `per_part` segments, which state `final_suffix`.
+    fn listed(segments: u32, per_part: usize, final_suffix: u32) -> Self {
+        let numbers: Vec<u32> = (0..segments).collect();
+        let mut packets = Vec::new();
+        for numbers in numbers.chunks(per_part) {
+            let at = packets.len() as u32;
+            let segment = |(number, at): (&u32, u32)| {
+                packet(at, Flags::default(), &number.to_be_bytes()[1..])
+            };
+            let listed: Vec<Vec<u8>> = numbers.iter().zip(at + 1..).map(segment).collect();
+            let is_last = numbers.last() == Some(&(segments - 1));
+            let refs: Vec<&Vec<u8>> = listed.iter().collect();
+            packets.push(manifest(at, &refs, is_last, final_suffix, |_| {}));
+            packets.extend(listed);
+        }
+        Self::of(packets.into_iter())
+    }
+
+    fn of(packets: impl Iterator<Item = Vec<u8>>) -> Self {
+        let packets = (0..).zip(packets).collect();
+        Self { packets, requests: 0 }
+    }
+
+    /// A stream of the public library (`core/hicn/tests/vectors/bytestream.jsonl`).
+    fn captured(stream: &str) -> Self {
+        let lines = include_str!("../../../../hicn/tests/vectors/bytestream.jsonl").lines();
+        let of_stream = std::format!("\"stream\": \"{stream}\"");
+        let packets = lines.filter(|line| line.contains(&of_stream)).map(|line| {
+            let hex = line.split('"').rev().nth(1).unwrap();
+            let octet = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+            (0..hex.len()).step_by(2).map(octet).collect()
+        });
+        Self::of(packets)
+    }
+
+    /// Changes the flags of a packet on the way.
+    fn flip(&mut self, suffix: u64, flag: Flags) {
+        self.packets.get_mut(&suffix).unwrap()[FLAGS_AT] ^= flag.octet();
+    }
+}
+
+/// What a consumer got.
+struct Fetched {
+    fixture: Fixture,
+    octets: Vec<u8>,
+    /// `None` after success.
+    error: Option<String>,
+}
+
+impl Fetched {
+    fn has_signed_end(&self) -> bool {
+        !self.fixture.consumer.stats().has_unsigned_end
+    }
+}
+
+fn config() -> ConsumerConfig {
+    ConsumerConfig { controller: Controller::FIXED, window: Some(8), ..ConsumerConfig::default() }
+}
+
+/// Fetches a stream. Packets need the signature of `key`, unless a manifest lists them.
+fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConfig) -> Fetched {
+    let target = Target::Latest { object: stream(), allow_stored: true };
+    let mut fixture = Fixture::new(target, config);
+    fixture.inputs.push(ConsumerInput::Read { segments: 10_000 });
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    fixture.input(start);
+    let (mut octets, mut error) = (Vec::new(), None);
+    for _ in 0..10_000 {
+        for interest in core::mem::take(&mut fixture.requested) {
+            let interest = InterestView::decode(&interest).unwrap();
+            let suffix = interest.name.last().unwrap().as_segment().unwrap();
+            stream_of.requests += 1;
+            let Some(packet) = stream_of.packets.get(&suffix) else { continue };
+            let (path, header) = (PATH, LpHeader::default());
+            let packet = data_of(packet).into();
+            fixture.inputs.push(ConsumerInput::Packet { path, header, packet });
+        }
+        for op in core::mem::take(&mut fixture.out.verify) {
+            let verdict = op.check.run(&DataView::decode(&op.packet).unwrap());
+            fixture.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+        }
+        for event in core::mem::take(&mut fixture.out.events) {
+            match event {
+                ConsumerEvent::NeedKey { key: id, .. } => {
+                    fixture.inputs.push(ConsumerInput::Key { key: id, verifier: Ok(key.clone()) });
+                }
+                ConsumerEvent::Failed(reason) => error = Some(reason.to_string()),
+                _ => {}
+            }
+        }
+        for delivery in core::mem::take(&mut fixture.out.deliveries) {
+            octets.extend(DataView::decode(&delivery.packet).unwrap().content);
+        }
+        if fixture.consumer.has_ended() {
+            return Fetched { fixture, octets, error };
+        }
+        if fixture.inputs.is_empty() {
+            let wakeup = fixture.consumer.next_wakeup().expect("it waits for something");
+            fixture.now = fixture.now.plus_ns(1).max(wakeup);
+        }
+        fixture.step();
+    }
+    panic!("the fetch does not end");
+}
+
+fn fetch(stream: &mut Stream) -> Fetched {
+    fetch_by(stream, Arc::new(UnsignedHicnVerifier), config())
+}
+
+fn content(segments: u32) -> Vec<u8> {
+    (0..segments).flat_map(|at: u32| at.to_be_bytes()[1..].to_vec()).collect()
+}
+
+#[test]
+fn plain_stream_ends_unsigned() {
+    for segments in [1, 2, 7, 8, 9, 40] {
+        let fetched = fetch(&mut Stream::plain(segments));
+        assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
+        assert!(!fetched.has_signed_end());
+    }
+}
+
+/// A flag that a router set neither ends the stream, nor costs more than a few round trips.
+#[test]
+fn false_last_flag_does_not_truncate() {
+    for flipped in [0..1, 3..4, 20..22, 0..39] {
+        let mut stream = Stream::plain(40);
+        flipped.clone().for_each(|suffix| stream.flip(suffix, Flags::LAST));
+        let fetched = fetch(&mut stream);
+        assert_eq!(fetched.error, None, "{flipped:?}");
+        assert_eq!(fetched.octets, content(40), "{flipped:?}");
+        assert!(fetched.fixture.now < Instant::ZERO.plus_ns(10 * NS_PER_S), "{flipped:?}");
+        assert!(stream.requests < 80, "{flipped:?}: {}", stream.requests);
+    }
+}
+
+/// Without the flag, the end of a stream looks like loss.
+#[test]
+fn removed_last_flag_ends_with_error() {
+    let mut stream = Stream::plain(10);
+    stream.flip(9, Flags::LAST);
+    let fetched = fetch(&mut stream);
+    let error = fetched.error.expect("an error");
+    assert!(error.starts_with("no answer for /32=hicn") && error.ends_with("seg=10"), "{error}");
+    assert!(fetched.fixture.now < Instant::ZERO.plus_ns(100 * NS_PER_S));
+}
+
+/// The end of an object with metadata is signed. What its packets claim does not count.
+#[test]
+fn flags_do_not_count_if_metadata_state_the_end() {
+    let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
+    let versioned: Name = "/a/54=%01".parse().unwrap();
+    let metadata = Metadata { last_segment: Some(5), ..Metadata::new(versioned.clone()) };
+    let config = ConsumerConfig { mapping, verification: Verification::ByDriver, ..config() };
+    let mut fixture = Fixture::new(Target::KnownMetadata { metadata }, config);
+    fixture.inputs.push(ConsumerInput::Read { segments: 100 });
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    let asked = fixture.input(start);
+    assert_eq!(asked.len(), 6);
+    let address = HicnName::from_name(asked[0].as_view()).unwrap().address;
+    for (at, name) in asked.iter().enumerate() {
+        assert_eq!(fixture.out.deliveries.len(), at, "{:?}", fixture.out.events);
+        let mut octets = packet(at as u32, Flags::default().with_if(Flags::LAST, at == 2), b"x");
+        octets[8..24].copy_from_slice(&address.octets());
+        let packet = data_of(&octets);
+        assert_eq!(DataView::decode(&packet).unwrap().name, name.as_view());
+        let (path, header) = (PATH, LpHeader::default());
+        fixture.input(ConsumerInput::Packet { path, header, packet: packet.into() });
+        assert_eq!(fixture.verify(true), []);
+    }
+    assert_eq!(fixture.events().last().unwrap(), "Done");
+    assert!(!fixture.consumer.stats().has_unsigned_end);
+}
+
+#[test]
+fn manifests_list_the_packets_of_a_stream() {
+    for (segments, per_part) in [(1_u32, 4), (4, 4), (5, 4), (40, 7), (40, 1), (300, 38)] {
+        let packets = segments + segments.div_ceil(per_part);
+        // The final segment that a producer states may be too low or too high.
+        for final_suffix in [packets - 1, 0, packets / 2, packets + 5, u32::MAX - 1, u32::MAX] {
+            let mut stream = Stream::listed(segments, per_part as usize, final_suffix);
+            let fetched = fetch(&mut stream);
+            let case = (segments, per_part, final_suffix);
+            assert_eq!(fetched.error, None, "{case:?}");
+            assert_eq!(fetched.octets, content(segments), "{case:?}");
+            assert!(fetched.has_signed_end());
+        }
+    }
+}
+
+#[test]
+fn flags_of_a_stream_with_manifests_do_not_count() {
+    for flag in [Flags::LAST, Flags::MANIFEST] {
+        let mut stream = Stream::listed(40, 7, 45);
+        for suffix in 0..46 {
+            stream.flip(suffix, flag);
+        }
+        let fetched = fetch(&mut stream);
+        assert_eq!((fetched.error, fetched.octets), (None, content(40)), "{flag:?}");
+        assert!(!fetched.fixture.consumer.stats().has_unsigned_end);
+    }
+    // Nor that of a manifest in a stream without.
+    let mut stream = Stream::plain(9);
+    (1..9).for_each(|suffix| stream.flip(suffix, Flags::MANIFEST));
+    assert_eq!(fetch(&mut stream).octets, content(9));
+}
+
+/// A segment that is not the one listed is requested again, then the fetch fails.
+#[test]
+fn forged_segment_of_a_listed_stream_is_refused() {
+    let mut stream = Stream::listed(10, 4, 12);
+    *stream.packets.get_mut(&7).unwrap().last_mut().unwrap() ^= 1;
+    let error = fetch(&mut stream).error.expect("an error");
+    assert!(error.contains("segment 5 cannot be verified: its digest differs"), "{error}");
+}
+
+#[test]
+fn manifests_that_lie_are_refused() {
+    const ADDRESS_AT: usize = 8;
+    const FIRST_ENTRY_AT: usize = 28;
+    let entry_at = |at: usize| FIRST_ENTRY_AT + 36 * at;
+    type Change = std::boxed::Box<dyn Fn(&mut Vec<u8>)>;
+    let cases: [(&str, Change); 7] = [
+        ("it lists packets of b001::2", {
+            std::boxed::Box::new(|payload| payload[ADDRESS_AT + 15] = 2)
+        }),
+        ("it lists packet 6 where packet 7 must be", {
+            // Repeated.
+            std::boxed::Box::new(move |payload| payload[entry_at(1) + 3] = 6)
+        }),
+        ("it lists packet 4294967046 where packet 6 must be", {
+            std::boxed::Box::new(move |payload| payload[entry_at(0)..][..3].fill(0xFF))
+        }),
+        ("the manifest declares 9 entries", std::boxed::Box::new(|payload| payload[4] = 9)),
+        ("it lists 3 packets, the first one of the stream 4", {
+            std::boxed::Box::new(move |payload| {
+                payload[4] = 3;
+                payload.truncate(entry_at(3));
+            })
+        }),
+        ("it lists no packets", {
+            std::boxed::Box::new(move |payload| {
+                payload[4] = 0;
+                payload.truncate(entry_at(0));
+            })
+        }),
+        ("it is of a live stream", {
+            std::boxed::Box::new(move |payload| {
+                payload[0] = 0x21;
+                payload.splice(entry_at(0)..entry_at(0), [0; 16]);
+            })
+        }),
+    ];
+    for (reason, change) in cases {
+        let mut stream = Stream::listed(12, 4, 14);
+        let listed: Vec<Vec<u8>> = (6..10).map(|at| stream.packets[&at].clone()).collect();
+        let refs: Vec<&Vec<u8>> = listed.iter().collect();
+        stream.packets.insert(5, manifest(5, &refs, false, 14, change));
+        let error = fetch(&mut stream).error.expect("an error");
+        let expected = std::format!("the manifest at packet 5 cannot be verified: {reason}");
+        assert!(error.contains(&expected), "{reason}: {error}");
+    }
+}
+
+/// A live stream has manifests without entries.
+#[test]
+fn live_stream_is_refused_with_a_reason() {
+    let mut stream = Stream::default();
+    let change = |payload: &mut Vec<u8>| {
+        payload[0] = 0x21;
+        payload.extend([0; 16]);
+    };
+    stream.packets.insert(0, manifest(0, &[], false, 0, change));
+    let error = fetch(&mut stream).error.expect("an error");
+    assert!(error.contains("it is of a live stream, which is not supported"), "{error}");
+}
+
+/// Packets of the public library: unsigned, signed with HMAC, and with a final segment that is too
+/// low.
+#[test]
+fn captured_streams_verify() {
+    let hmac: Arc<dyn Verifier> = Arc::new(ShortHmac(b"secret-of-the-producer"));
+    let other: Arc<dyn Verifier> = Arc::new(ShortHmac(b"other"));
+    let unsigned: Arc<dyn Verifier> = Arc::new(UnsignedHicnVerifier);
+    for (name, key) in [("none", &unsigned), ("hmac", &hmac), ("low", &hmac)] {
+        let mut stream = Stream::captured(name);
+        assert_eq!(stream.packets.len(), 8);
+        let fetched = fetch_by(&mut stream, key.clone(), config());
+        assert_eq!(fetched.error, None, "{name}");
+        assert_eq!(fetched.octets, [b'?'; 1000], "{name}");
+        assert!(fetched.has_signed_end());
+    }
+    for (name, key) in [("none", &hmac), ("hmac", &other), ("hmac", &unsigned)] {
+        let error = fetch_by(&mut Stream::captured(name), key.clone(), config()).error;
+        assert!(error.is_some_and(|error| error.contains("packet 0 cannot be verified")), "{name}");
+    }
+}
+
+#[test]
+fn unverified_stream_is_read_by_manifests_as_well() {
+    let config = ConsumerConfig { verification: Verification::Off, ..config() };
+    let key: Arc<dyn Verifier> = Arc::new(UnsignedHicnVerifier);
+    let fetched = fetch_by(&mut Stream::listed(40, 7, 45), key.clone(), config.clone());
+    assert_eq!((fetched.error, fetched.octets), (None, content(40)));
+    let fetched = fetch_by(&mut Stream::plain(40), key, config);
+    assert_eq!((fetched.error, fetched.octets), (None, content(40)));
+}
+
+/// Data of two paths behind one router: labels keep them apart. A router that writes random labels
+/// changes nothing else.
+#[test]
+fn path_labels_are_measured() {
+    const LABEL_AT: usize = 51;
+    let fetched_with = |label_of: fn(u64) -> u8| {
+        let mut stream = Stream::plain(200);
+        for (suffix, packet) in &mut stream.packets {
+            packet[LABEL_AT] = label_of(*suffix);
+        }
+        let fetched = fetch(&mut stream);
+        assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(200)));
+        fetched.fixture.consumer.label_stats(PATH)
+    };
+    let stats = fetched_with(|suffix| if suffix % 4 == 0 { 0x92 } else { 0 });
+    let answers: u64 = stats.iter().map(|label| label.answers).sum();
+    // The first packet is requested before the window.
+    assert_eq!((stats.len(), answers), (2, 199), "{stats:?}");
+    let rare = stats.iter().find(|label| label.label == 0x92).unwrap();
+    assert_eq!((rare.answers, rare.losses), (49, 0));
+    assert!(rare.rtt_smoothed_ns.is_some());
+    assert_eq!(fetched_with(|suffix| suffix as u8).len(), 16);
+}
+
+/// Numbers of a range below an address are suffixes, as stores and prefetching use them.
+#[test]
+fn range_of_an_address_is_plain() {
+    let config = ConsumerConfig {
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        ..config()
+    };
+    let target = Target::Range { versioned: stream(), segments: 3..5 };
+    let mut fixture = Fixture::new(target, config);
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::None };
+    let suffix = |name: &Name| name.as_view().last().unwrap().as_segment().unwrap();
+    let asked = fixture.input(start);
+    assert_eq!(asked.iter().map(suffix).collect::<Vec<_>>(), [3, 4]);
+}
