@@ -10,6 +10,9 @@
 //! 2. If a good segment after it arrives, the claim was false.
 //! 3. If nothing answers, the object ends with the claim, and the end counts as unsigned.
 //!
+//! A producer may answer that a segment does not exist. That confirms a claim of the one before it
+//! at once, and otherwise ends the requests of a stream there.
+//!
 //! Without a claim, an object without signed end fails when its next segment gets no answer.
 //!
 //! While a claim is tested, no other segments are requested, because the claim is usually true.
@@ -88,6 +91,15 @@ impl EndClaims {
     pub(super) fn confirm(&mut self) -> Option<u64> {
         self.is_confirmed = self.claimed_last.is_some();
         self.claimed_last
+    }
+
+    pub(super) fn claimed_last(&self) -> Option<u64> {
+        self.claimed_last
+    }
+
+    /// The highest verified segment.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.newest
     }
 
     /// Whether the object ended by a claim.

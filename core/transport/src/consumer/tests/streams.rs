@@ -4,7 +4,7 @@ use std::string::{String, ToString};
 
 use weir_hicn::{Flags, Header, HicnName, HicnView, to_tlv};
 use weir_security::{SignatureType, UnsignedHicnVerifier, VerifyError, sha256};
-use weir_wire::DataView;
+use weir_wire::{DataView, SignatureInfo};
 
 use super::*;
 use crate::mapping::NameMapping;
@@ -90,6 +90,8 @@ fn manifest(
 struct Stream {
     packets: BTreeMap<u64, Vec<u8>>,
     requests: u32,
+    /// The producer answers that other packets do not exist, as repositories of ours do.
+    denies_others: bool,
 }
 
 impl Stream {
@@ -120,7 +122,7 @@ impl Stream {
 
     fn of(packets: impl Iterator<Item = Vec<u8>>) -> Self {
         let packets = (0..).zip(packets).collect();
-        Self { packets, requests: 0 }
+        Self { packets, requests: 0, denies_others: false }
     }
 
     /// A stream of the public library (`core/hicn/tests/vectors/bytestream.jsonl`).
@@ -172,9 +174,15 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
             let interest = InterestView::decode(&interest).unwrap();
             let suffix = interest.name.last().unwrap().as_segment().unwrap();
             stream_of.requests += 1;
-            let Some(packet) = stream_of.packets.get(&suffix) else { continue };
+            let packet = match stream_of.packets.get(&suffix) {
+                Some(packet) => data_of(packet).into(),
+                None if stream_of.denies_others => {
+                    let absence = Data::new(interest.name.to_name()).content_type(3);
+                    absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]).into()
+                }
+                None => continue,
+            };
             let (path, header) = (PATH, LpHeader::default());
-            let packet = data_of(packet).into();
             fixture.inputs.push(ConsumerInput::Packet { path, header, packet });
         }
         for op in core::mem::take(&mut fixture.out.verify) {
@@ -220,6 +228,42 @@ fn plain_stream_ends_unsigned() {
         assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
         assert!(!fetched.has_signed_end());
     }
+}
+
+/// Requests behind the end get an answer. It neither fails the fetch nor truncates the stream.
+#[test]
+fn packets_behind_the_end_are_denied() {
+    let denying = |mut stream: Stream| {
+        stream.denies_others = true;
+        stream
+    };
+    for segments in [1, 2, 7, 8, 9, 40] {
+        let fetched = fetch(&mut denying(Stream::plain(segments)));
+        assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
+        assert!(!fetched.has_signed_end());
+        assert!(fetched.fixture.now < Instant::ZERO.plus_ns(NS_PER_S), "no time-out");
+        for final_suffix in [segments, 0, segments + 5, u32::MAX] {
+            let fetched = fetch(&mut denying(Stream::listed(segments, 4, final_suffix)));
+            assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
+            assert!(fetched.has_signed_end());
+        }
+    }
+    for (missing, flipped) in [(0, None), (3, None), (38, None), (39, None), (40, Some(39))] {
+        for mut stream in [Stream::plain(40), Stream::listed(32, 4, 39)] {
+            stream.packets.remove(&missing);
+            if let Some(flipped) = flipped {
+                stream.flip(flipped, Flags::LAST);
+                stream.packets.remove(&39);
+            }
+            let fetched = fetch(&mut denying(stream));
+            let error = fetched.error.expect("an error");
+            assert!(error.starts_with("the producer has no"), "{missing}: {error}");
+        }
+    }
+    let mut stream = denying(Stream::plain(40));
+    (0..39).for_each(|suffix| stream.flip(suffix, Flags::LAST));
+    let fetched = fetch(&mut stream);
+    assert_eq!((fetched.error, fetched.octets), (None, content(40)));
 }
 
 /// A flag that a router set neither ends the stream, nor costs more than a few round trips.

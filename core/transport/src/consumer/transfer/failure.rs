@@ -91,12 +91,45 @@ impl Transfer {
 
     /// An answer states that the packet does not exist. A reliable consumer requests the packet
     /// once more, bypassing all caches. After a second such answer, the object or the range fails.
+    ///
+    /// Requests for a stream whose end is unknown may lie behind its end. There, such an answer only
+    /// bounds what is requested.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
+        if self.inventory.is_stream() && !self.verify.knows_last_segment() {
+            let absent = self.absent.map_or(index, |absent| absent.min(index));
+            self.absent = Some(absent);
+            self.requests.retain(|purpose| purpose != Purpose::TestClaim(absent));
+            self.set_limit();
+            self.check_absent(out);
+            return;
+        }
         let is_first = self.verify.count_bad_copy(index) == 1 && self.config.is_reliable;
         if !is_first || !self.refetch(now, index, None, true, self.config.retries_max) {
             let name = self.inventory.naming.name_of(index);
             self.fail_packet(index, ConsumerError::Refused(name), out);
         }
+    }
+
+    /// Compares the first packet of a stream that does not exist with what is known about the end.
+    fn check_absent(&mut self, out: &mut ConsumerOutbox) {
+        let (Some(absent), Some(layout)) = (self.absent, self.inventory.layout()) else { return };
+        let end_of = |last| layout.end_index(last).filter(|_| last.is_some());
+        if end_of(self.claims.claimed_last()) == Some(absent) {
+            if let Some(last) = self.claims.confirm() {
+                self.set_last(last, true, out);
+            }
+        } else if end_of(self.claims.newest()).is_some_and(|end| absent < end) {
+            let name = self.inventory.naming.name_of(absent);
+            self.fail(ConsumerError::Refused(name), out);
+        }
+    }
+
+    /// The packet of a stream that does not exist, although the end of the stream is unknown or
+    /// behind it.
+    pub(super) fn absent_packet(&self) -> Option<u64> {
+        let last = self.inventory.last_segment();
+        let end = last.and_then(|_| self.inventory.layout()?.end_index(last));
+        self.absent.filter(|&absent| end.is_none_or(|end| absent < end))
     }
 
     /// Requests a packet outside the window. If its digest is known, the request includes it, and
@@ -182,6 +215,17 @@ impl Transfer {
             }
             return;
         }
+        self.test_end_claim(now, segment, is_claimed, out);
+        self.check_absent(out);
+    }
+
+    fn test_end_claim(
+        &mut self,
+        now: Instant,
+        segment: u64,
+        is_claimed: bool,
+        out: &mut ConsumerOutbox,
+    ) {
         let has_signed_end = self.verify.knows_last_segment()
             || self.inventory.metadata.as_ref().is_some_and(|it| it.last_segment.is_some())
             || self.inventory.layout().is_none_or(Layout::has_stream_manifest);
@@ -207,7 +251,7 @@ impl Transfer {
         let is_answered = outstanding.is_answered_early(next)
             || (next < outstanding.next_index() && !outstanding.is_open(next));
         // A packet that is being verified may refute the claim. Nothing else is needed.
-        if !is_answered {
+        if !is_answered && self.absent != Some(next) {
             let name = self.inventory.naming.name_of(next);
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
@@ -244,7 +288,7 @@ impl Transfer {
     pub(super) fn set_limit(&mut self) {
         if let Some(layout) = self.inventory.layout() {
             let end = layout.end_index(self.inventory.last_segment());
-            self.scoreboard.set_limit(end);
+            self.scoreboard.set_limit(end.into_iter().chain(self.absent).min());
         }
     }
 }

@@ -23,7 +23,7 @@ use super::holes::Holes;
 use super::inventory::{Inventory, Need};
 use super::live::{Live, LiveState};
 use super::naming::{METADATA_INDEX, Naming};
-use super::outbox::{ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent};
+use super::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent};
 use super::path::Answer;
 use super::reader::Reader;
 use super::requests::Requests;
@@ -68,6 +68,8 @@ pub(super) struct Transfer {
     holes: Option<Box<Holes>>,
     /// Claims about the end of an object whose end is not signed.
     claims: EndClaims,
+    /// The first packet of a stream that does not exist, according to an answer.
+    absent: Option<u64>,
     /// The latest Nack had the reason NoRoute, and came from a router beyond the first.
     is_no_route_remote: bool,
     /// No range of the sequence follows.
@@ -104,6 +106,7 @@ impl Transfer {
             live: None,
             holes: None,
             claims: EndClaims::default(),
+            absent: None,
             is_no_route_remote: false,
             is_closed: false,
             has_asked_for_more: false,
@@ -438,6 +441,10 @@ impl Transfer {
         self.reader.hand_out(&mut out.deliveries);
         let is_settled = self.requests.is_empty() && self.verify.is_idle() && self.holes.is_none();
         if may_end && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
+            if let Some(absent) = self.absent_packet() {
+                let name = self.inventory.naming.name_of(absent);
+                return self.fail(ConsumerError::Refused(name), out);
+            }
             self.state = TransferState::Over;
             out.events.push(ConsumerEvent::Done);
         } else if !may_end && !self.has_asked_for_more && self.scoreboard.wants_more(now) {
