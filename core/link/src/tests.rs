@@ -415,7 +415,9 @@ proptest! {
             return Ok(());
         }
         let mut frames = sent(&mut sender);
-        if mtu > 300 {
+        // With smaller ones, a fragment may have about 253 octets. Its length then takes two more
+        // octets, and the frame cannot be exactly full.
+        if mtu > 350 {
             // All but the last have the same length, so one message of the system can hold them.
             let (_, full) = frames.split_last().unwrap();
             prop_assert!(full.iter().all(|frame| frame.len() == mtu));

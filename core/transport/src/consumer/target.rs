@@ -6,7 +6,7 @@ use weir_security::manifest::PartId;
 use weir_wire::Name;
 
 use crate::mapping::NameMapping;
-use crate::metadata::{METADATA_KEYWORD, Metadata};
+use crate::metadata::Metadata;
 
 /// A name that is an hICN address denotes the stream of an hICN producer, except in a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,11 +64,15 @@ impl Target {
         }
     }
 
-    /// The prefixes of all requested names.
-    pub fn prefixes(&self) -> impl Iterator<Item = Name> {
-        let metadata =
-            self.object().map(|mut object| object.append_keyword(METADATA_KEYWORD).clone());
-        [Some(self.name()), metadata].into_iter().flatten()
+    /// The prefixes in the network of all requested names. With hICN names, those of a version that
+    /// is found later are not among them: [`NameMapping::version_prefix`].
+    pub fn prefixes(&self, mapping: NameMapping) -> impl Iterator<Item = Name> {
+        let name = match self {
+            Self::Sequence => Name::new(),
+            other => mapping.version_prefix(other.name().as_view()),
+        };
+        let metadata = self.object().map(|object| mapping.metadata_interest(object.as_view()).0);
+        [Some(name), metadata].into_iter().flatten()
     }
 
     /// The name of the object whose metadata name its versions, if the target has one.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_client::{Client, ClientError, ReceivedPacket};
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, PacketId, PathId,
-    ReaderMode, SegmentSet, Target, Verdict, VerifyOp,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, NameMapping, PacketId,
+    PathId, ReaderMode, SegmentSet, Target, Verdict, VerifyOp,
 };
-use weir_wire::DataView;
+use weir_wire::{DataView, Name};
 
 use super::durability::{DurabilityTask, DurabilityThread};
 use super::erasures::Erasures;
@@ -64,6 +64,9 @@ pub(crate) struct Download {
     notifiers: Notifiers,
     pub(crate) id: DownloadId,
     consumer: Consumer,
+    mapping: NameMapping,
+    /// Packets below this prefix are for this download, too.
+    new_prefix: Option<Name>,
     inputs: Vec<ConsumerInput>,
     out: ConsumerOutbox,
     object: Option<ObjectState>,
@@ -107,6 +110,8 @@ impl Download {
             notifiers,
             id,
             segments_max: fetch.reader_segments_max,
+            mapping: fetch.mapping,
+            new_prefix: None,
             consumer: Consumer::new(target, fetch, client.random_u64(), now),
             inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
             out: ConsumerOutbox::default(),
@@ -130,6 +135,11 @@ impl Download {
 
     /// Whether it waits for packets that are not below its name: certificates, and answers of
     /// routers.
+    /// A prefix of the names that it requests, if it is new.
+    pub(crate) fn take_new_prefix(&mut self) -> Option<Name> {
+        self.new_prefix.take()
+    }
+
     pub(crate) fn awaits_foreign_packets(&self) -> bool {
         self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
     }
@@ -328,6 +338,10 @@ impl Download {
         for event in std::mem::take(&mut self.out.events) {
             match event {
                 ConsumerEvent::Found { metadata, is_stored } => {
+                    let versioned = metadata.versioned.as_view();
+                    // NDN names of a version are below that of the object.
+                    self.new_prefix = (self.mapping != NameMapping::Identity)
+                        .then(|| self.mapping.version_prefix(versioned));
                     let found = Found { metadata, is_stored };
                     let output = services.host.output(self.id, &found);
                     self.object = Some(ObjectState {

@@ -172,7 +172,7 @@ impl<'a> Downloads<'a> {
         let fetch = self.host.config(id).unwrap_or_else(|| self.options.fetch.clone());
         self.next_serial += 1;
         let serial = self.next_serial;
-        target.prefixes().for_each(|prefix| self.by_prefix.add(&prefix, serial));
+        target.prefixes(fetch.mapping).for_each(|prefix| self.by_prefix.add(&prefix, serial));
         let notifiers = self.notifiers.clone();
         let download = Download::new(client, id, target, fetch, serial, notifiers);
         let active = Box::new(ActiveDownload {
@@ -244,6 +244,9 @@ impl<'a> Downloads<'a> {
         let active = self.active.get_mut(&serial).expect("the download is active");
         if active.download.can_close() {
             return self.close(client, serial);
+        }
+        if let Some(prefix) = active.download.take_new_prefix() {
+            self.by_prefix.add(&prefix, serial);
         }
         let due = active.download.next_wakeup();
         if due != active.wakeup {
