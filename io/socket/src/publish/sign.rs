@@ -397,7 +397,12 @@ fn sign_manifest(
     digests: &[Digest],
     options: &PublishOptions,
 ) -> Result<(Option<ManifestShape>, Vec<Packet>), PublishError> {
-    let mut digests_per_part = DIGESTS_PER_PART;
+    // hICN packets are not fragmented, so parts are no longer than segments.
+    let mut digests_per_part = match options.mapping {
+        NameMapping::Identity => DIGESTS_PER_PART,
+        _ => (options.segment_size / size_of::<Digest>()).clamp(1, DIGESTS_PER_PART + 1) - 1,
+    }
+    .max(1);
     loop {
         let has_two = options.signs == SigningMode::Manifest && digests.len() > digests_per_part;
         let levels = 1 + u64::from(has_two);
