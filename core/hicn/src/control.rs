@@ -12,6 +12,7 @@
 //! in network order. The source is `ctrl/libhicnctrl/includes/hicn/ctrl/hicn-light.h` of the public
 //! hICN software. `tests/vectors.rs` has messages that its programs sent.
 
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
@@ -287,7 +288,7 @@ fn prefix(address: &[u8], family: u8, len: u8) -> Result<HicnPrefix, ControlErro
     Ok(HicnPrefix { address: Ipv6Addr::from(octets), len })
 }
 
-/// Builds the requests of an application. All are about its own connection.
+/// Builds messages: a request of an application, or an answer to one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct ControlMessage {
     pub kind: MessageKind,
@@ -314,8 +315,18 @@ impl ControlMessage {
 
     /// [`Request::AddRoute`] or [`Request::RemoveRoute`] of the own connection, by its command.
     pub fn encode_route(self, prefix: HicnPrefix) -> Vec<u8> {
+        self.encode_route_over(OWN_CONNECTION, prefix)
+    }
+
+    /// The same for the connection with this number.
+    pub fn encode_route_of(self, connection: u32, prefix: HicnPrefix) -> Vec<u8> {
+        self.encode_route_over(connection.to_string().as_bytes(), prefix)
+    }
+
+    /// `connection`: less than 16 octets.
+    fn encode_route_over(self, connection: &[u8], prefix: HicnPrefix) -> Vec<u8> {
         let mut payload = [0; CONNECTION_SIZE + ADDRESS_SIZE + 4];
-        payload[..OWN_CONNECTION.len()].copy_from_slice(OWN_CONNECTION);
+        payload[..connection.len()].copy_from_slice(connection);
         payload[CONNECTION_SIZE..][..ADDRESS_SIZE].copy_from_slice(&prefix.address.octets());
         let rest = &mut payload[CONNECTION_SIZE + ADDRESS_SIZE..];
         let [c0, c1] = COST.to_le_bytes();

@@ -105,6 +105,8 @@ fn own_connections_have_two_names() {
     // ROUTE_REMOVE for connection 1: the family is where ROUTE_ADD has the cost.
     let fields = ["c009010000000000", "31", &"00".repeat(15), "b001", &"00".repeat(14), "0a400000"];
     let wire = octets(&fields.concat());
+    let message = ControlMessage::request(Command::ROUTE_REMOVE, 0);
+    assert_eq!(message.encode_route_of(1, prefix("b001::", 64)), wire);
     let view = ControlView::decode(&wire).unwrap();
     let Ok(Request::RemoveRoute { connection, prefix: found }) = view.request() else {
         panic!("{view:?}")

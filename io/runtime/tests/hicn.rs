@@ -7,7 +7,9 @@ use weir_face::UdpFormat;
 use weir_hicn::control::{Command, ControlMessage, ControlView, MessageKind};
 use weir_hicn::{HicnName, HicnPrefix, HicnView, Hop, from_tlv, updated_label};
 use weir_io_fixture::TEST_TIMEOUT;
-use weir_io_fixture::router::{Peer, ReceivedPacket, TestRouter, content_of, name_of};
+use weir_io_fixture::router::{
+    Peer, ReceivedPacket, TestRouter, content_of, name_of, run_in_network_namespace,
+};
 use weir_link::LinkDrop;
 use weir_runtime::{Listener, PitTokenChoice, StaticFace};
 use weir_wire::{Data, Interest, InterestView, Name};
@@ -277,5 +279,35 @@ fn silent_producers_keep_their_faces() {
     assert!(HicnView::decode(&receive(&producer)).is_ok());
     router.wait_until("the producer's face is closed", |snapshot| {
         !has_face(snapshot, &uri_of(&producer))
+    });
+}
+
+#[test]
+fn other_hosts_cannot_register() {
+    if !run_in_network_namespace("hicn_peers_of_other_hosts") {
+        eprintln!("NOT tested with other hosts: no network namespace can be made");
+    }
+}
+
+#[test]
+#[ignore = "other_hosts_cannot_register runs it in a network namespace"]
+fn hicn_peers_of_other_hosts() {
+    let router = listening("10.1.0.1:0", 1);
+    let peer = UdpSocket::bind("10.2.0.9:0").unwrap();
+    peer.connect(router.address("hicn+udp4")).unwrap();
+    // From an unknown peer it makes no face.
+    peer.send(&registration()).unwrap();
+    router.wait_until("it is counted", |snapshot| {
+        snapshot.runtime_drops.contains(&("stranger-malformed", 1))
+    });
+    let mut local = router.unix();
+    local.register(&prefix().to_string());
+    peer.send(&packet(&interest(1), Ipv6Addr::LOCALHOST)).unwrap();
+    local.receive().interest();
+    peer.send(&registration()).unwrap();
+    let uri = format!("hicn+udp4://{}", peer.local_addr().unwrap());
+    router.wait_until("the drop is counted", |snapshot| {
+        let face = snapshot.faces.iter().find(|face| face.uri == uri).unwrap();
+        face.counters.drops[LinkDrop::HicnControl] == 1 && face.counters.out_bytes == 0
     });
 }

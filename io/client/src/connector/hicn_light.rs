@@ -4,7 +4,7 @@ use std::io;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus};
 use weir_hicn::HicnPrefix;
-use weir_hicn::control::{Command, ControlMessage, ControlView, MessageKind};
+use weir_hicn::control::{Command, ControlMessage, ControlView, ListedRoute, MessageKind};
 use weir_transport::PathId;
 use weir_wire::Name;
 
@@ -36,6 +36,9 @@ pub(crate) struct HicnLightConnector {
     /// When each of them is repeated.
     resends: BTreeSet<(Instant, u32)>,
     refresh_at: Option<Instant>,
+    /// Prefixes whose routes hicn-light did not remove, and the request for the list of routes.
+    unremoved: Vec<HicnPrefix>,
+    list_sequence: Option<u32>,
     answers: Vec<RegistrationAnswer>,
 }
 
@@ -87,6 +90,9 @@ impl HicnLightConnector {
         let is_positive = match view.kind {
             MessageKind::Ack => true,
             MessageKind::Nack => false,
+            MessageKind::Response if self.list_sequence == Some(view.sequence) => {
+                return self.remove_listed(&view);
+            }
             // Nothing else was requested.
             _ => return,
         };
@@ -99,7 +105,7 @@ impl HicnLightConnector {
                 Err(RegistrationError::Negative)
             }
             (_, false) => {
-                self.reset();
+                self.list_for(prefix);
                 Ok(())
             }
             (_, true) => Ok(()),
@@ -109,17 +115,30 @@ impl HicnLightConnector {
         }
     }
 
-    /// hicn-light cannot remove a route of the connection that asks for it, only the connection
-    /// with all its routes. The next message makes a new one. Data for Interests before that is
-    /// lost, and requested again.
-    fn reset(&mut self) {
-        self.send_end();
-        self.refresh();
+    /// Requests the number of this connection. hicn-light removes the route of a connection only by
+    /// its number or name, and there is no command that asks for those of the own connection.
+    fn list_for(&mut self, prefix: HicnPrefix) {
+        self.unremoved.push(prefix);
+        let message = self.next_message(Command::ROUTE_LIST);
+        self.list_sequence = Some(message.sequence);
+        self.send(message.encode());
     }
 
-    fn send_end(&mut self) {
-        let message = self.next_message(Command::CONNECTION_REMOVE);
-        self.send(message.encode_connection());
+    /// Removes the routes that should be gone. If other connections have routes for the prefix, it
+    /// is not known which one is this. The route then stays until the end of the connection.
+    fn remove_listed(&mut self, view: &ControlView<'_>) {
+        self.list_sequence = None;
+        let Ok(routes) = view.routes() else { return };
+        let routes: Vec<ListedRoute> = routes.filter_map(Result::ok).collect();
+        for prefix in std::mem::take(&mut self.unremoved) {
+            let mut found = routes.iter().filter(|route| route.prefix == prefix);
+            if let (Some(route), None) = (found.next(), found.next())
+                && !self.routes.contains_key(&prefix)
+            {
+                let message = self.next_message(Command::ROUTE_REMOVE);
+                self.send(message.encode_route_of(route.connection, prefix));
+            }
+        }
     }
 
     fn refresh(&mut self) {
@@ -152,9 +171,17 @@ impl HicnLightConnector {
 impl Connector for HicnLightConnector {
     fn connect_consumer(uri: &FaceUri) -> io::Result<Self> {
         let connection = Connection::open_hicn(uri)?;
-        let (routes, pending, resends, answers) = Default::default();
-        let (sequence, refresh_at) = (0, None);
-        Ok(Self { connection, sequence, routes, pending, resends, refresh_at, answers })
+        Ok(Self {
+            connection,
+            sequence: 0,
+            routes: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            resends: BTreeSet::new(),
+            refresh_at: None,
+            unremoved: Vec::new(),
+            list_sequence: None,
+            answers: Vec::new(),
+        })
     }
 
     fn connect_producer(
@@ -256,7 +283,10 @@ impl Connector for HicnLightConnector {
 
 impl Drop for HicnLightConnector {
     fn drop(&mut self) {
-        self.send_end();
+        // The only one: after the end of a connection, hicn-light of 2023 may crash on further
+        // messages from it.
+        let message = self.next_message(Command::CONNECTION_REMOVE);
+        self.send(message.encode_connection());
         // If the socket is full, the router keeps the connection until another program gets its
         // port.
         let _ = self.connection.flush();

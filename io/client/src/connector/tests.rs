@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use weir_hicn::HicnPrefix;
-use weir_hicn::control::{Command, Connection, ControlMessage, ControlView, Request};
+use weir_hicn::control::{Command, Connection, ControlMessage, ControlView, ListedRoute, Request};
 
 use super::*;
 use crate::Client;
@@ -146,10 +146,27 @@ fn removes_one_of_several_routes() {
     let (message, prefix) = router.expect(Command::ROUTE_REMOVE);
     assert_eq!(prefix, hicn_prefix(PREFIX));
     router.answer(&message, false);
-    router.expect(Command::CONNECTION_REMOVE);
-    let (_, prefix) = router.expect(Command::ROUTE_ADD);
-    assert_eq!(prefix, hicn_prefix(OTHER));
-    drop(waiting.join().unwrap());
+    let mut client = waiting.join().unwrap();
+    let message = router.receive();
+    let list = ControlView::decode(&message).unwrap();
+    assert_eq!(list.request(), Ok(Request::ListRoutes));
+    let route =
+        |uri, connection| ListedRoute { connection, prefix: hicn_prefix(uri).unwrap(), cost: 1 };
+    let routes = [route(OTHER, 7), route(PREFIX, 7), route(OTHER, 8)];
+    router.send(&ControlMessage::answer(&list, true).encode_routes(&routes));
+    let serving = std::thread::spawn(move || {
+        let mut packets = Vec::new();
+        client.poll(None, &mut packets).unwrap();
+        client.flush().unwrap();
+        client
+    });
+    let message = router.receive();
+    let view = ControlView::decode(&message).unwrap();
+    let Ok(Request::RemoveRoute { connection, prefix }) = view.request() else {
+        panic!("{view:?}")
+    };
+    assert!(connection.is_own(7) && Some(prefix) == hicn_prefix(PREFIX));
+    drop(serving.join().unwrap());
     router.expect(Command::CONNECTION_REMOVE);
 }
 
