@@ -198,16 +198,20 @@ fn file_crosses_a_router_of_ipv6_with_tokens() {
 fn too_large_packets_are_reported() {
     let Some(path) = Path6::start("") else { return };
     let get = |name: &str| path.get(name, &["--lifetime", "200", "--retries", "2"]);
-    let (_put, _) = path.put("/large", 10_000, "4000");
+    // One producer at a time: each registers the prefix.
+    let (put, _) = path.put("/large", 10_000, "4000");
     let failure = get("/large").failure();
     assert!(failure.contains("no answer"), "{failure}");
     assert!(path.drops("too-large-for-mtu") > 0);
     assert_eq!(path.drops("hicn-icmp"), 0);
+    put.stop();
     path.networks.shell(&path.host, "middle", "ip link set to-consumer mtu 1280");
-    let (_put, _) = path.put("/medium", 10_000, "1100");
-    let _ = get("/medium").failure();
+    let (put, _) = path.put("/medium", 10_000, "1100");
+    let failure = get("/medium").failure();
+    assert!(failure.contains("no answer") && !failure.contains("metadata"), "{failure}");
     // The middle reports Packet Too Big to the name, which is the source of the Data.
     wait_until("the report is counted", || path.drops("hicn-icmp") > 0);
+    put.stop();
     let (_put, expected) = path.put("/small", 10_000, "1000");
     path.get("/small", &[]).success();
     assert_eq!(sha256_hex(&path.host.path("out")), expected);
