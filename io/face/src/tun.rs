@@ -136,12 +136,16 @@ impl TunSocket {
     /// # Errors
     /// The device was removed, or is down.
     pub(crate) fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        link.gather_runs(0);
         while !link.is_egress_empty() {
             let (mut sent, mut end) = (0, None);
             for frame in link.frames() {
                 let pieces = [IoSlice::new(frame.prefix()), IoSlice::new(frame.payload())];
                 match (&self.file).write_vectored(&pieces) {
-                    Ok(_) => sent += 1,
+                    Ok(written) => {
+                        debug_assert_eq!(written, frame.len(), "a packet is accepted as a whole");
+                        sent += 1;
+                    }
                     Err(error) => {
                         end = Some(error);
                         break;

@@ -81,7 +81,8 @@ struct Settings {
     #[arg(long)]
     persistency: Option<Persistency>,
     /// Largest UDP datagram, in bytes. Larger packets are fragmented. auto is [faces] udp_mtu,
-    /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for a new face: auto]
+    /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for
+    /// a new face: auto]
     #[arg(long, value_name = "BYTES|auto", value_parser = mtu)]
     mtu: Option<u64>,
     /// Whether a UDP face retransmits lost packets. The other router must support it too [default
