@@ -119,9 +119,11 @@ fn file_crosses_by_commands() {
     for file in ["folder/a", "folder/below/b"] {
         host.write(file, file.as_bytes());
     }
-    let put = ["folder", "/folder", "--mapping", "hicn:2001:db8:7:5::/64"];
+    const OTHER: &str = "hicn:2001:db8:9::/48";
+    near.router.add_route(OTHER, &far.uri());
+    let put = ["folder", "/folder", "--mapping", OTHER];
     let (_folder, _) = far.router.put_object(&put);
-    let get = ["get", "/folder", "-o", "copy", "--mapping", "hicn:2001:db8:7:5::/64"];
+    let get = ["get", "/folder", "-o", "copy", "--mapping", OTHER];
     near.router.weir(&get).success();
     for file in ["folder/a", "folder/below/b"] {
         let copy = host.path(&file.replacen("folder", "copy", 1));
@@ -436,14 +438,15 @@ fn gets_streams_of_public_producers() {
         let router = Router::start_at(&host, stream);
         let producer = StreamProducer::start(captured_stream(stream));
         router.add_route(STREAM_PREFIX, &producer.uri());
-        let get = ["get", "hicn:b001::1", "-o", stream, "--json"];
+        let output = format!("{stream}.out");
+        let get = ["get", "hicn:b001::1", "-o", &output, "--json"];
         for wrong in [&other[..], &[][..]] {
             let refused = router.weir(&[&get[..], wrong].concat()).failure();
             let reasons = ["cannot be verified", "not signed", "signature", "which key signed"];
             assert!(reasons.iter().any(|it| refused.contains(it)), "{stream}: {refused}");
         }
         let report = router.weir(&[&get[..], options].concat()).success().json();
-        assert_eq!(std::fs::read(host.path(stream)).unwrap(), expected, "{stream}");
+        assert_eq!(std::fs::read(host.path(&output)).unwrap(), expected, "{stream}");
         assert_eq!(report["manifest"], true, "{report}");
         assert_eq!(report["unsigned_end"], false, "{report}");
         assert_eq!(report["segments"], 6, "{report}");

@@ -222,7 +222,7 @@ fn commands_use_the_address() {
     assert!(sum >= 250, "{sum}");
     // Management needs another address, and the error says so.
     let refused = border.router.weir(&["route", "list", "--router", &uri]).failure();
-    assert!(refused.contains("no management protocol over hICN"), "{refused}");
+    assert!(refused.contains("does not accept commands over hicn+udp4"), "{refused}");
     let large = [&["put", "source", "/large", "--segment-size", "1400"][..], &options].concat();
     let refused = border.router.weir(&large).failure();
     assert!(refused.contains("do not fit into hICN packets of 1500 bytes"), "{refused}");

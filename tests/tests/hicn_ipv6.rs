@@ -180,7 +180,9 @@ fn file_crosses_the_middle(options: &str) {
         (face["mtu"].as_u64(), face["persistency"].as_str()),
         (Some(1500), Some("permanent"))
     );
-    assert_eq!(face["outBytes"].as_u64().unwrap(), 60 * face["outInterests"].as_u64().unwrap());
+    // Only the Interest for the metadata carries more: the application's name.
+    let names = face["outBytes"].as_u64().unwrap() - 60 * face["outInterests"].as_u64().unwrap();
+    assert!((1..100).contains(&names), "{face}");
 }
 
 #[test]

@@ -25,8 +25,8 @@ struct Args {
     rounds: usize,
     /// Kinds of the consumer's faces, and of the producer's where possible. `two-udp`: two routers
     /// joined by UDP, with Unix sockets for the applications. `two-hicn`: the same with hICN
-    /// packets and names. `hicn`: the consumer uses hICN packets over UDP. With `shm`, applications share memory with the router; with `unix` they
-    /// do not.
+    /// packets and names. `hicn`: the consumer uses hICN packets over UDP. With `shm`, applications
+    /// share memory with the router; with `unix` they do not.
     #[arg(long, value_delimiter = ',', default_value = "shm,unix,udp,tcp")]
     faces: Vec<String>,
     /// Adds a fetch with a full store.

@@ -1,7 +1,7 @@
 //! The control messages of hicn-light, by which programs register routes.
 //!
-//! A message is one UDP datagram on the port of the hICN packets. Its first octet tells it from an
-//! IPv6 packet. All messages start with the same header:
+//! A message is one UDP datagram on the port of the hICN packets. Its first octet is never that of
+//! an IPv6 packet. All messages start with the same header:
 //!
 //! ```text
 //! 0      1        2       4          8

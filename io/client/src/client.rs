@@ -19,11 +19,11 @@ use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 
 use crate::command_signer::CommandSigner;
-use crate::connection::{Connection, monotonic_now, random_u64};
+use crate::connection::{Connection, ReceivedPacket, monotonic_now, random_u64};
 use crate::connector::{
     self, Connector, Inheritance, NdnConnector, RegistrationAnswer, RegistrationError,
 };
-use crate::paths::{ClientError, PathChange, Paths, ReceivedPacket};
+use crate::paths::{ClientError, PathChange, Paths};
 use crate::sources::EndpointSources;
 use crate::waker::{EndpointId, Waker, WokenEndpoints};
 

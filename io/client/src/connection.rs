@@ -12,8 +12,7 @@ use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpFormat, UdpPeer, UdpPort};
 use weir_link::{self as link, Link, LinkConfig, PacketFormat, RunsConfig};
 use weir_transport::PathId;
-
-use crate::paths::ReceivedPacket;
+use weir_wire::LpHeader;
 
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +20,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 /// hicn-light reads at most this many bytes of a datagram, also over loopback.
 const HICN_MTU: usize = 1500;
+
+/// A packet received from a router.
+#[derive(Clone, Debug)]
+pub struct ReceivedPacket {
+    /// The path that it arrived on.
+    pub path: PathId,
+    /// Its link header. A Nack is an Interest whose header contains a reason.
+    pub header: LpHeader,
+    /// Exactly one Interest or Data TLV; its content is unchecked.
+    pub packet: Packet,
+}
 
 /// What one read of a connection received.
 pub(crate) struct Received<'a> {

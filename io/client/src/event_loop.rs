@@ -34,7 +34,8 @@ use weir_base::{Instant, NS_PER_MS, Slab};
 use weir_wire::{DataView, InterestView, Name, NameView};
 
 use crate::client::Client;
-use crate::paths::{ClientError, PathChange, ReceivedPacket};
+use crate::connection::ReceivedPacket;
+use crate::paths::{ClientError, PathChange};
 use crate::prefix_map::PrefixMap;
 use crate::waker::{EndpointId, EndpointWaker};
 

@@ -12,9 +12,9 @@ mod sources;
 mod waker;
 
 pub use client::{Client, CommandError, ExpressError};
-pub use connection::{monotonic_now, random_u64};
+pub use connection::{ReceivedPacket, monotonic_now, random_u64};
 pub use connector::{Inheritance, RegistrationAnswer, RegistrationError};
 pub use event_loop::{Context, Endpoint, EventLoop};
-pub use paths::{ClientError, PathChange, ROUTERS_MAX, ReceivedPacket};
+pub use paths::{ClientError, PathChange, ROUTERS_MAX};
 pub use prefix_map::PrefixMap;
 pub use waker::{EndpointId, EndpointWaker, Waker};

@@ -15,7 +15,7 @@ use weir_link::LinkDrop;
 use weir_transport::PathId;
 use weir_wire::LpHeader;
 
-use crate::connection::{Connection, Received, monotonic_now};
+use crate::connection::{Connection, Received, ReceivedPacket, monotonic_now};
 use crate::connector::{self, Connector, RegistrationAnswer};
 use crate::sources::EndpointSources;
 use crate::waker::Waker;
@@ -40,17 +40,6 @@ pub enum ClientError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-}
-
-/// A packet received from a router.
-#[derive(Clone, Debug)]
-pub struct ReceivedPacket {
-    /// The path that it arrived on.
-    pub path: PathId,
-    /// Its link header. A Nack is an Interest whose header contains a reason.
-    pub header: LpHeader,
-    /// Exactly one Interest or Data TLV; its content is unchecked.
-    pub packet: Packet,
 }
 
 /// One of several paths broke or returned.

@@ -104,8 +104,8 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &RouterContext<'_>) -> Str
         "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
          fib_entries_max = {fib_entries_max}\n\n\
          [store]\n{}\n[lab.store]\n{}\n\
-         [faces]\nunix = {}\nudp = [\"{}\"]\nhicn_udp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
-         marking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
+         [faces]\nunix = {}\nudp = [\"{}\"]\nhicn_udp = [\"{}\"]\ntcp = [\"{}\"]\n\
+         idle_timeout = \"24h\"\nmarking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
          [management]\nholdings_for_neighbours = {}\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",

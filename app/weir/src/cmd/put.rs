@@ -212,8 +212,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     let updates = served.store.updates();
     let (handover, registrations) =
         repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone())).unzip();
-    let (version, failures) = (served.version(), served.failures());
-    let is_over = AtomicBool::new(false);
+    let (version, failures, is_over) =
+        (served.version(), served.failures(), AtomicBool::new(false));
     let (router, announcement) = (&args.router, args.announcement());
     let mut server = Server { router, announcement, served, stop: &stop, registrations };
     // Without --watch, the second thread only accepts objects from other processes.

@@ -1,8 +1,8 @@
 //! Round-trip time and loss for each path label of hICN.
 //!
 //! Routers of hICN write into each Data an octet that depends on the faces that it passed. So
-//! behind one router, the label distinguishes Data of several upstream paths. No signature covers the
-//! label, and two paths may have the same one. Nothing but statistics depends on it.
+//! behind one router, the label distinguishes Data of several upstream paths. No signature covers
+//! the label, and two paths may have the same one. Nothing but statistics depends on it.
 //!
 //! A lost Interest has no label. It counts for the label of the latest answer, as in hICN's
 //! library.

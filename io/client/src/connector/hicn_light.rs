@@ -116,7 +116,7 @@ impl HicnLightConnector {
     }
 
     /// Requests the number of this connection. hicn-light removes the route of a connection only by
-    /// its number or name, and there is no command that asks for those of the own connection.
+    /// its number or name, and no command returns those of the own connection.
     fn list_for(&mut self, prefix: HicnPrefix) {
         self.unremoved.push(prefix);
         let message = self.next_message(Command::ROUTE_LIST);

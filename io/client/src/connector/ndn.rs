@@ -10,8 +10,7 @@ use weir_wire::{DataView, InterestView, LpHeader, Name};
 
 use super::{Connector, Inheritance, RegistrationAnswer, RegistrationError};
 use crate::command_signer::CommandSigner;
-use crate::connection::{Connection, Received};
-use crate::paths::ReceivedPacket;
+use crate::connection::{Connection, Received, ReceivedPacket};
 
 /// The connector for Weir, NFD and compatible routers, which register prefixes by NFD's management
 /// protocol.
@@ -35,9 +34,8 @@ impl NdnConnector {
         &mut self,
         now: Instant,
         signer: &mut CommandSigner,
-        command: Command,
+        (command, flags): (Command, Option<u64>),
         prefix: &Name,
-        flags: Option<u64>,
         wants_answer: bool,
     ) {
         self.forget_answer(prefix);
@@ -92,7 +90,8 @@ impl Connector for NdnConnector {
             Inheritance::Inherited => route_flags::CHILD_INHERIT,
             Inheritance::Longest => 0,
         };
-        self.send_command(now, signer, Command::RibRegister, prefix, Some(flags), true);
+        let command = (Command::RibRegister, Some(flags));
+        self.send_command(now, signer, command, prefix, true);
     }
 
     fn disconnect_producer(
@@ -102,7 +101,7 @@ impl Connector for NdnConnector {
         prefix: &Name,
         wants_answer: bool,
     ) {
-        self.send_command(now, signer, Command::RibUnregister, prefix, None, wants_answer);
+        self.send_command(now, signer, (Command::RibUnregister, None), prefix, wants_answer);
     }
 
     fn forget_answer(&mut self, prefix: &Name) {

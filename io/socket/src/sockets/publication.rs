@@ -30,6 +30,9 @@ pub(super) struct Publication {
     pub(super) outbound: EndpointSender,
 }
 
+/// The last packets of a publication, its metadata and its name.
+type LastStep = (Vec<Packet>, Option<Packet>, Name);
+
 impl Publication {
     /// Signs it while `keep_going` returns true.
     pub(super) fn sign(
@@ -119,10 +122,7 @@ impl Publication {
     }
 
     /// All but the last step, if the result is still wanted. Returns what the last step needs.
-    fn finish(
-        &self,
-        answer: &Completer<Name>,
-    ) -> Result<Option<(Vec<Packet>, Option<Packet>, Name)>, SocketError> {
+    fn finish(&self, answer: &Completer<Name>) -> Result<Option<LastStep>, SocketError> {
         if !answer.has_receiver() {
             return Ok(None);
         }

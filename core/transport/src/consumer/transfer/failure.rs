@@ -92,8 +92,8 @@ impl Transfer {
     /// An answer states that the packet does not exist. A reliable consumer requests the packet
     /// once more, bypassing all caches. After a second such answer, the object or the range fails.
     ///
-    /// Requests for a stream whose end is unknown may lie behind its end. There, such an answer only
-    /// bounds what is requested.
+    /// Requests for a stream whose end is unknown may lie behind its end. There, such an answer
+    /// only bounds what is requested.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
         if self.inventory.is_stream() && !self.verify.knows_last_segment() {
             let absent = self.absent.map_or(index, |absent| absent.min(index));

@@ -27,7 +27,7 @@ async fn serves_files_with_hicn_names() {
     let found = network.get("/large").await;
     assert_eq!(found.body.unwrap(), *body);
     assert_eq!(network.origin.stats().slices, 3 + 1);
-    // A range of another file, of which the first slice was not requested.
+    // A range of another file, whose first slice was not requested.
     let part = network.get_from("/other", 4_000_000).await.unwrap();
     assert!(part.body.unwrap() == body[4_000_000..]);
     // Names without a producer, and a name that no URL has.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use weir_base::NS_PER_S;
 use weir_security::{sign_data, verify_data};
-use weir_socket::{Consumer, Identity, Producer, ProducerOptions};
+use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions};
 use weir_transport::NameMapping;
 use weir_wire::{Data, DataView, Interest};
 
@@ -44,7 +44,8 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
     let prefix = spec.prefix();
     let verifier = spec.verifier()?;
     let mapping = spec.mapping()?;
-    let consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
+    let mut consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
+    consumer.set_options(ConsumerOptions { mapping, ..ConsumerOptions::default() })?;
     super::print_ready()?;
     read_input_line()?;
     let mut times_s = Vec::with_capacity(trial.count as usize);
