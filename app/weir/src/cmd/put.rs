@@ -187,7 +187,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
     args.choose_segment_size(client.uri())?;
-    let controller = args.controller.files()?;
+    let mut registration = args.controller.files()?.map(ControllerRegistration::new);
     // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
     let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &files, &stop)?;
@@ -200,7 +200,6 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     // Without PATH no key is open yet. Use one only if it needs no passphrase.
     let key = served.root.is_none().then(|| args.key_choice());
     served.claim_names(key.and_then(|key| key.signer_without_passphrase()));
-    let mut registration = controller.map(ControllerRegistration::new);
     if let Some(registration) = &mut registration {
         registration.add(served.store.objects());
         registration.send_if_idle()?;
