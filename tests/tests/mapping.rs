@@ -383,8 +383,6 @@ fn growing_objects_have_hicn_names() {
         let mut octets = Vec::new();
         let error = error_of(reader.read_to_end(&mut octets));
         assert!(error.to_string().contains(&versioned.to_string()), "{error}");
-        drop(producer);
-        // The past is replayed from the router's store.
         let mut octets = Vec::new();
         consumer(&[]).fetch(&versioned).unwrap().read_to_end(&mut octets).unwrap();
         assert!(octets == content(10));

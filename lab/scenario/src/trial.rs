@@ -29,7 +29,7 @@ pub struct Trial {
     /// Content bytes of a segment, or of a signed packet (`cryptography`).
     #[serde(default = "segment")]
     pub segment: Size,
-    /// The packets between the routers.
+    /// The packets between the routers of a transfer.
     #[serde(default)]
     pub packets: LinkPackets,
     #[serde(default)]

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use weir_base::NS_PER_S;
 use weir_security::{sign_data, verify_data};
-use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions};
-use weir_transport::NameMapping;
+use weir_socket::{Consumer, Identity, Producer};
 use weir_wire::{Data, DataView, Interest};
 
 use super::super::keys::Key;
@@ -20,8 +19,7 @@ pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
     let signer = key.signer.clone();
     let identity = Identity { signer: key.signer, certificate: None };
     let session = spec.session()?;
-    let options = ProducerOptions { mapping: spec.mapping()?, ..ProducerOptions::default() };
-    let producer = Producer::bind_with(&session, spec.prefix(), identity, options)?;
+    let producer = Producer::bind(&session, spec.prefix(), identity)?;
     let octets = content(spec.trial.size.bytes, 0);
     std::thread::spawn(|| {
         // Waits for the end of the input.
@@ -43,19 +41,13 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
     let session = spec.session()?;
     let prefix = spec.prefix();
     let verifier = spec.verifier()?;
-    let mapping = spec.mapping()?;
-    let mut consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
-    consumer.set_options(ConsumerOptions { mapping, ..ConsumerOptions::default() })?;
+    let consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
     super::print_ready()?;
     read_input_line()?;
     let mut times_s = Vec::with_capacity(trial.count as usize);
     for number in 0..WARM_UP + trial.count {
         let mut name = prefix.clone();
         name.append_str(&number.to_string());
-        if mapping != NameMapping::Identity {
-            name = mapping.version_prefix(name.as_view());
-            name.append_segment(0);
-        }
         let interest = Interest { nonce: Some(number), ..Interest::new(name) }.encode();
         let before = Instant::now();
         let packet = consumer.express(&interest)?.wait()?;
