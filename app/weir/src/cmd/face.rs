@@ -37,7 +37,7 @@ enum FaceCommand {
         face: String,
     },
     /// Create a face to another router
-    #[command(after_help = "Examples:\n  weir face create udp://192.0.2.1\n  weir face create \
+    #[command(after_help = "Examples:\n  weir face create \
                       udp://192.0.2.2:6363 --mtu 1400 --reliability on\n  weir face create \
                       hicn+tun://hicn0/2001:db8:1::")]
     Create(CreateArgs),
