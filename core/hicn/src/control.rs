@@ -10,7 +10,7 @@
 //!
 //! Numbers are in the byte order of hicn-light's host, which is little-endian here; addresses are
 //! in network order. The source is `ctrl/libhicnctrl/includes/hicn/ctrl/hicn-light.h` of the public
-//! hICN software. `tests/vectors.rs` has messages that its programs sent.
+//! hICN software. `tests/control.rs` has messages that its programs sent.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
