@@ -2,10 +2,11 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, HashKey, Instant, Rng};
+use weir_base::{HashKey, Instant, Rng};
 use weir_wire::{DataView, InterestView, Name, NameView, tlv};
 
 use crate::config::RouterConfig;
+use crate::incoming::IncomingInterest;
 use crate::strategy::Strategy;
 use crate::strategy::choice::StrategyChoice;
 use crate::table::closed_faces::ClosedFaceSweep;
@@ -56,10 +57,12 @@ impl Tables {
         }
     }
 
-    /// Whether `face` is a downstream of this PIT entry.
+    /// Whether the sender of this Interest is a downstream of a PIT entry.
     #[inline]
-    pub(crate) fn is_waiting(&self, entry: u32, face: FaceId) -> bool {
-        self.pit.entry(entry).downstreams().any(|record| record.face == face)
+    pub(crate) fn is_waiting(&self, entry: u32, incoming: &IncomingInterest<'_>) -> bool {
+        let (downstream, face) = (incoming.received.downstream(), &incoming.face);
+        let mut records = self.pit.entry(entry).downstreams();
+        records.any(|record| record.is_of(&downstream, face.is_point_to_point()))
     }
 
     /// Whether an Interest loops: its nonce is on the dead nonce list, or the pending entry has

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
-use weir_forward::{FaceAttributes, FaceScope, PitTokens, RouterStats};
+use weir_forward::{FaceAttributes, FaceScope, LinkType, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop, PacketFormat};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
@@ -34,7 +34,16 @@ pub(crate) enum NewSocket {
 impl NewSocket {
     /// The face attributes that the router needs.
     pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
-        face_attributes(self.peer(), self.is_datagram(), scope, token)
+        let attributes = face_attributes(self.peer(), self.is_datagram(), scope, token);
+        FaceAttributes { link_type: self.link_type(), ..attributes }
+    }
+
+    /// Behind a TUN device there may be many hosts. Data finds each of them by its locator.
+    fn link_type(&self) -> LinkType {
+        match self {
+            Self::Own(socket) => link_type(&socket.remote_uri()),
+            Self::Peer { .. } => LinkType::PointToPoint,
+        }
     }
 
     fn is_datagram(&self) -> bool {
@@ -54,6 +63,14 @@ impl NewSocket {
                 _ => None,
             },
         }
+    }
+}
+
+/// How many hosts a face reaches.
+pub(crate) fn link_type(remote: &FaceUri) -> LinkType {
+    match remote {
+        FaceUri::HicnTun { .. } => LinkType::MultiAccess,
+        _ => LinkType::PointToPoint,
     }
 }
 

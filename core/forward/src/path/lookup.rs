@@ -33,9 +33,7 @@ impl Router {
                     let since = self.content.queries.waiter(query).since;
                     self.decide_for_pending(incoming, index, since)
                 }
-                AwaitedSource::Bypass { .. }
-                    if self.tables.is_waiting(index, incoming.received.face) =>
-                {
+                AwaitedSource::Bypass { .. } if self.tables.is_waiting(index, incoming) => {
                     // A retransmission: the next hop has not answered, so the disk is tried now.
                     ForwardingAction::RetryDisk
                 }
@@ -85,7 +83,7 @@ impl Router {
         if entry.has_upstreams() {
             return ForwardingAction::Forward;
         }
-        if !self.tables.is_waiting(index, incoming.received.face) {
+        if !self.tables.is_waiting(index, incoming) {
             return ForwardingAction::Aggregate;
         }
         let strategy = self.tables.strategy(incoming.interest.name);

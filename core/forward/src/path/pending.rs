@@ -1,6 +1,6 @@
 //! The PIT stage: an Interest creates a PIT entry or joins one.
 
-use weir_base::Packet;
+use weir_base::{FaceId, Packet};
 use weir_store::Query;
 use weir_wire::{InterestView, NackReason, rewrite_interest, tlv};
 
@@ -9,10 +9,13 @@ use crate::incoming::{IncomingInterest, lifetime_ns};
 use crate::router::Router;
 use crate::shard::Message;
 use crate::stats::DropReason;
-use crate::table::pit::{REWRITE_GROWTH, entry_bytes_max};
+use crate::table::pit::{PitEntry, REWRITE_GROWTH, entry_bytes_max};
 use crate::table::records::InRecord;
 use crate::table::refusals::Holder;
 
+/// Maximum number of hosts behind one face that wait for one entry. Each host is compared with all
+/// others.
+const HOSTS_MAX: usize = 64;
 /// Maximum number of random samples of the PIT that one Interest may take to find entries to evict.
 /// A large Interest may need the memory of several small entries.
 const SAMPLES_MAX: usize = 8;
@@ -40,7 +43,7 @@ impl Router {
             pit_token: received.header.pit_token,
         };
         let index = match incoming.pit_index {
-            Some(index) => self.join_entry(index, interest, record),
+            Some(index) => self.join_entry(index, interest, record, face.is_point_to_point()),
             None => self.insert_entry(&incoming.query, interest, record),
         };
         // Data of any shard may satisfy this entry, so all shards watch for it.
@@ -67,7 +70,13 @@ impl Router {
     /// Adds an Interest to a pending entry. The entry adopts the nonce, the HopLimit and the
     /// forwarding hint of this Interest, so a later transmission upstream has the latest values. If
     /// the PIT has no memory for the new packet, the entry keeps the old one.
-    fn join_entry(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
+    fn join_entry(
+        &mut self,
+        index: u32,
+        interest: &InterestView<'_>,
+        record: InRecord,
+        is_point_to_point: bool,
+    ) -> u32 {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let entry = self.tables.pit.entry(index);
@@ -80,19 +89,22 @@ impl Router {
                 self.content.pool.recycle(before);
             }
         }
-        self.add_or_refresh_downstream(index, record);
+        self.add_or_refresh_downstream(index, record, is_point_to_point);
         index
     }
 
-    fn add_or_refresh_downstream(&mut self, index: u32, record: InRecord) {
+    fn add_or_refresh_downstream(&mut self, index: u32, record: InRecord, is_point_to_point: bool) {
         let pit = &mut self.tables.pit;
         let expiry = record.expiry;
         let entry = pit.entry(index);
         if entry.has_downstreams() {
             self.egress.stats.aggregated += 1;
         }
-        let known = entry.downstreams().position(|known| known.face == record.face);
-        // A retransmission from the same face refreshes its in-record.
+        let downstream = record.downstream();
+        let known =
+            entry.downstreams().position(|known| known.is_of(&downstream, is_point_to_point));
+        let known = known.or_else(|| replaceable(entry, record.face, is_point_to_point));
+        // A retransmission refreshes its in-record.
         if let Some(at) = known {
             let known = &mut pit.lists_mut(index).downstreams[at];
             known.nonce = record.nonce;
@@ -129,8 +141,7 @@ impl Router {
     #[inline(always)]
     pub(crate) fn make_room(&mut self, incoming: &IncomingInterest<'_>) -> bool {
         let IncomingInterest { received, face, pit_index, .. } = incoming;
-        let is_waiting =
-            pit_index.is_some_and(|index| self.tables.is_waiting(index, received.face));
+        let is_waiting = pit_index.is_some_and(|index| self.tables.is_waiting(index, incoming));
         // A single face may have only a limited number of entries, however empty the PIT is.
         if !is_waiting && face.pending_count() >= self.config.pit_entries_per_face_max {
             return false;
@@ -213,4 +224,14 @@ fn name_value_at(interest: &[u8]) -> (u16, u16) {
     let name_at = 1 + read(1).1;
     let (name_len, size) = read(name_at + 1);
     ((name_at + 1 + size) as u16, name_len as u16)
+}
+
+/// The in-record that gives way to one of another host behind the same face, if too many wait.
+fn replaceable(entry: &PitEntry, face: FaceId, is_point_to_point: bool) -> Option<usize> {
+    if is_point_to_point {
+        return None;
+    }
+    let mut of_face = entry.downstreams().enumerate().filter(|(_, known)| known.face == face);
+    let first = of_face.next()?;
+    (of_face.count() + 1 >= HOSTS_MAX).then_some(first.0)
 }

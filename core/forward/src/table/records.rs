@@ -21,6 +21,14 @@ pub(crate) struct InRecord {
 }
 
 impl InRecord {
+    /// Whether this record is that of a downstream. Of a face to several hosts, each one has a
+    /// record with its own token. To a peer, Data returns with the token that it sent last.
+    #[inline]
+    pub(crate) fn is_of(&self, downstream: &Downstream, is_point_to_point: bool) -> bool {
+        self.face == downstream.face
+            && (is_point_to_point || self.pit_token == downstream.pit_token)
+    }
+
     pub(crate) fn downstream(&self) -> Downstream {
         Downstream { face: self.face, pit_token: self.pit_token }
     }

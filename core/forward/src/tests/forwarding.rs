@@ -165,3 +165,34 @@ fn no_cache_data_is_forwarded_but_not_stored() {
     assert_eq!(out[0].header.congestion_mark, 1, "marks are forwarded");
     assert_eq!(fixture.router.stats().store.entries, 0);
 }
+
+/// Each host behind such a face gives another PIT token: over a TUN device, its locator.
+#[test]
+fn hosts_behind_one_face_each_get_data() {
+    let mut fixture =
+        Fixture::with_config(RouterConfig { pit_entries_per_face_max: 100, ..Default::default() });
+    fixture.route("/a", &[(U, 0)]);
+    let tokens_of = |out: &[OutPacket]| -> Vec<Vec<u8>> {
+        assert!(out.iter().all(|packet| kind(packet) == PacketKind::Data));
+        out.iter().map(|packet| packet.header.pit_token.as_slice().to_vec()).collect()
+    };
+    // The second host repeats its Interest.
+    for (host, nonce) in [(1, 1), (2, 2), (2, 3)] {
+        fixture.packet(SHARED, token(&[host]), Ask::new("/a/b", nonce).wire());
+    }
+    let mut tokens = tokens_of(&fixture.answer(U, data("/a/b", 0)));
+    tokens.sort();
+    assert_eq!(tokens, [[1], [2]]);
+    // Too many hosts: the later ones replace the first.
+    for host in 0..80 {
+        fixture.packet(SHARED, token(&[host]), Ask::new("/a/c", 100 + u32::from(host)).wire());
+    }
+    let tokens = tokens_of(&fixture.answer(U, data("/a/c", 0)));
+    assert!(tokens.len() == 64 && tokens.contains(&vec![79]), "{tokens:?}");
+    // All entries of the face have ended, so it may have as many again.
+    for number in 0..110 {
+        let ask = Ask::new(&alloc::format!("/a/{number}"), 1000 + number);
+        fixture.packet(SHARED, token(&[1]), ask.wire());
+    }
+    assert_eq!(fixture.drops(DropReason::PitFull), 10);
+}

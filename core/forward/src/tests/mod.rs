@@ -35,6 +35,9 @@ const RADIO: FaceId = FaceId(260);
 /// A neighbour over UDP.
 const SPOOFABLE: FaceId = FaceId(261);
 
+/// A network of many hosts behind one face.
+const SHARED: FaceId = FaceId(262);
+
 /// An Interest, field by field.
 #[derive(Clone)]
 struct Ask {
@@ -121,6 +124,7 @@ impl Fixture {
             (V, FaceScope::NonLocal, LinkType::PointToPoint),
             (RADIO, FaceScope::NonLocal, LinkType::AdHoc),
             (SPOOFABLE, FaceScope::NonLocal, LinkType::PointToPoint),
+            (SHARED, FaceScope::NonLocal, LinkType::MultiAccess),
         ] {
             let tokens = if face == SPOOFABLE { PitTokens::Secret } else { PitTokens::Shard };
             let attributes = FaceAttributes { scope, link_type, tokens, host: None };

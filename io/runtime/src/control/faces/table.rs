@@ -5,11 +5,12 @@ use std::net::IpAddr;
 
 use weir_base::FaceId;
 use weir_face::FaceUri;
-use weir_forward::FaceScope;
+use weir_forward::{FaceScope, LinkType};
 use weir_link::LinkConfig;
 use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, Sender, face_flags};
 
 use super::links::apply_changes;
+use crate::message::link_type;
 use crate::rate_limited_log::RateLimitedLog;
 
 #[derive(Debug)]
@@ -74,7 +75,11 @@ impl FaceRecord {
             local_uri: self.local.to_string(),
             scope,
             persistency: self.persistency,
-            link_type: weir_manage::LinkType::PointToPoint,
+            link_type: match link_type(&self.remote) {
+                LinkType::PointToPoint => weir_manage::LinkType::PointToPoint,
+                LinkType::MultiAccess => weir_manage::LinkType::MultiAccess,
+                LinkType::AdHoc => weir_manage::LinkType::AdHoc,
+            },
             flags,
             base_congestion_marking_interval_ns: Some(self.link.egress.marking.interval_ns),
             default_congestion_threshold_bytes: Some(self.link.egress.marking.threshold_bytes),
