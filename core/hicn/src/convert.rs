@@ -45,6 +45,10 @@ pub fn to_tlv(
     if packet.rest.len() > PACKET_SIZE_MAX {
         return Err(HicnError::TooLarge);
     }
+    // Each suffix is an Interest of its own in NDN.
+    if packet.is_interest_manifest() {
+        return Err(HicnError::NoForm);
+    }
     out.resize(OUTER_SIZE, 0);
     packet.header.name.write(out);
     let typ = match (packet.header.is_data(), &packet.ah) {
@@ -104,17 +108,12 @@ fn write_interest(packet: &HicnView<'_>, nonce: u32, out: &mut Vec<u8>) {
     write_element(tlv::NONCE, &nonce.to_be_bytes(), out);
     write_nni(tlv::INTEREST_LIFETIME, lifetime_ms, out);
     write_element(tlv::HOP_LIMIT, &[hop_limit], out);
-    let flags = flags.octet() & payload_flags();
+    let flags = if flags.has(Flags::AH) { Flags::AH.octet() } else { 0 };
     if flags != 0 || !packet.rest.is_empty() {
         write_element_header(tlv::HICN_PAYLOAD, 1 + packet.rest.len(), out);
         out.push(flags);
         out.extend_from_slice(packet.rest);
     }
-}
-
-/// The flags of an Interest that describe what follows the fixed header.
-const fn payload_flags() -> u8 {
-    Flags::AH.with(Flags::MANIFEST).octet()
 }
 
 fn write_native_data(packet: &HicnView<'_>, out: &mut Vec<u8>) {
@@ -206,10 +205,12 @@ fn interest_from_tlv(
     }
     let body = tlv::read_single_of(interest.wire, tlv::INTEREST).unwrap_or_default();
     let (flags, rest) = match child(body, tlv::HICN_PAYLOAD) {
-        Some([flags, rest @ ..]) => (Flags::from_octet(flags & payload_flags()), rest),
+        Some([flags, rest @ ..]) => (Flags::from_octet(*flags), rest),
         _ => (Flags::default(), &[][..]),
     };
-    if flags.has(Flags::AH) && AhView::read(rest).is_err() {
+    let has_ah = flags.has(Flags::AH);
+    // The manifest flag would turn one Interest into many, past the limits of the PIT.
+    if flags.without(Flags::AH) != Flags::default() || has_ah && AhView::read(rest).is_err() {
         return Err(HicnError::NoForm);
     }
     let header = Header {

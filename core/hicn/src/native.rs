@@ -136,8 +136,11 @@ pub fn path_label(data: &DataView<'_>) -> Option<u8> {
         return None;
     }
     let body = tlv::read_single_of(data.wire, tlv::DATA).ok()?;
-    let label = child(body, tlv::HICN_PATH_LABEL).and_then(<[u8]>::first);
-    Some(label.copied().unwrap_or(0))
+    match child(body, tlv::HICN_PATH_LABEL) {
+        None => Some(0),
+        Some(&[label]) => Some(label),
+        Some(_) => None,
+    }
 }
 
 /// The value of the first element of this type.

@@ -6,7 +6,9 @@ mod hicn;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use weir_hicn::{Flags, Header, HicnError, HicnName, HicnView, Hop, from_tlv, to_tlv};
+use weir_hicn::{
+    Flags, Header, HicnError, HicnName, HicnView, Hop, InterestManifest, from_tlv, to_tlv,
+};
 use weir_wire::{
     Component, Data, DataView, Interest, KeyLocator, Name, SignatureInfo, signature_type, tlv,
 };
@@ -220,7 +222,7 @@ fn payload_of_an_interest_survives_a_router() {
     let header = Header {
         name,
         locator: HOP.locator,
-        flags: Flags::MANIFEST,
+        flags: Flags::default(),
         hop_limit: 60,
         is_marked: true,
         path_label: 0,
@@ -239,7 +241,33 @@ fn payload_of_an_interest_survives_a_router() {
     let back = HicnView::decode(&again).expect("an Interest");
     assert_eq!(back.payload, b"payload");
     assert_eq!(back.header, Header { hop_limit: 59, flags: back.header.flags, ..header });
-    assert!(back.header.flags.has(Flags::MANIFEST));
+}
+
+/// A neighbour with NDN packets cannot request many packets with one Interest.
+#[test]
+fn interest_manifests_have_no_ndn_form() {
+    let name = HicnName { address: HOP.locator, suffix: 3 };
+    let mut payload = Vec::new();
+    InterestManifest::encode(0..200, &mut payload);
+    let element = |flags: Flags| {
+        let mut writer = tlv::Writer::new();
+        writer.tlv(tlv::HICN_PAYLOAD, &[&[flags.octet()], &payload[..]].concat());
+        let interest = Interest::new(name.to_name()).nonce(1).encode();
+        let body = tlv::read_single_of(&interest, tlv::INTEREST).expect("an Interest");
+        let mut outer = tlv::Writer::new();
+        outer.tlv(tlv::INTEREST, &[body, &writer.into_vec()].concat());
+        outer.into_vec()
+    };
+    let mut packet = Vec::new();
+    assert_eq!(from_tlv(&element(Flags::default()), &HOP, &mut packet), Ok(()));
+    for flags in [Flags::MANIFEST, Flags::LAST, Flags::MANIFEST.with(Flags::AH)] {
+        assert_eq!(from_tlv(&element(flags), &HOP, &mut packet), Err(HicnError::NoForm));
+    }
+    let mut header = HicnView::decode(&packet).map(|view| view.header).expect("the first one");
+    header.flags = header.flags.with(Flags::MANIFEST);
+    let packet = [&header.encode(&[&[], &payload]).expect("a short packet")[..], &payload].concat();
+    let view = HicnView::decode(&packet).expect("a manifest");
+    assert_eq!(to_tlv(&view, 7, &mut Vec::new()), Err(HicnError::NoForm));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
 use crate::frame::Frame;
 use crate::ingress::{Ingress, ShapingOutcome};
-use crate::runs::Offers;
+use crate::runs::{Offers, RunsConfig};
 
 /// The link-layer state of one face, between its socket and the forwarder. UDP has one for each
 /// peer.
@@ -202,8 +202,9 @@ impl Link {
         let Self { offers: Some(offers), egress, config, counters, encoder, .. } = self else {
             return;
         };
-        if let Some(hicn) = encoder.hicn() {
-            if hicn.may_join(config.codec.runs) {
+        if encoder.hicn().is_some() {
+            // Without offers, only the configuration knows that the peer understands manifests.
+            if config.codec.runs == RunsConfig::Initiate {
                 let (runs, interests) = egress.gather_hicn(begun, config.codec.mtu);
                 counters.out_runs += runs;
                 counters.out_run_interests += interests;

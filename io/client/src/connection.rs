@@ -92,8 +92,9 @@ impl Connection {
         config.codec.partial_bytes_max = 16 << 20;
         config.codec.keep_incoming_face = true;
         // Run Interests save nothing over streams (docs/measurements.md).
-        config.codec.runs = match socket {
-            Socket::Udp(_) => RunsConfig::Initiate,
+        config.codec.runs = match (&socket, &config.codec.format) {
+            (Socket::Udp(_), PacketFormat::Ndnlp) => RunsConfig::Initiate,
+            // The producers of hICN's library answer only the first Interest of a manifest.
             _ => RunsConfig::Accept,
         };
         config.codec.sequence_start = random_u64()?;

@@ -23,8 +23,7 @@ pub enum PacketFormat {
     /// NDN packets, with the link header of NDNLPv2 if it is needed.
     Ndnlp,
     /// hICN packets, without fragments, reliability and local fields (decision 0046). Runs are
-    /// Interest manifests: always accepted, and sent with [`RunsConfig::Initiate`], or to a peer
-    /// that has sent one.
+    /// Interest manifests: always accepted, and sent only with [`RunsConfig::Initiate`].
     Hicn(HicnConfig),
 }
 
@@ -39,8 +38,8 @@ pub struct HicnConfig {
     pub has_tokens: bool,
     /// The number of the face, for path labels.
     pub face: u64,
-    /// Whether control messages of hicn-light are passed on. Only for programs of this host, and
-    /// for the routers of applications (decision 0050).
+    /// Whether control messages of hicn-light are passed on: those of programs of this host, and in
+    /// an application, those of its router (decision 0050).
     pub has_control: bool,
 }
 

@@ -30,11 +30,12 @@
 //! become one frame with bitmap `1011` (bits 0, 1 and 3). The receiver writes the numbers 7, 8 and
 //! 10 into copies of the first Interest.
 //!
-//! On faces with hICN packets, a run is an Interest manifest of up to 256 suffixes
-//! (`manifests.rs`), without negotiation: see `PacketFormat::Hicn`.
-//!
 //! Runs must never go to a peer that has not accepted them in the last 4 seconds. They must never
 //! change a bit of an Interest, or reorder packets.
+//!
+//! On faces with hICN packets, a run is an Interest manifest of up to 256 suffixes
+//! (`manifests.rs`). hICN has no offers, so only the configuration allows to send them: see
+//! `PacketFormat::Hicn`.
 
 mod expansion;
 mod gather;

@@ -16,10 +16,10 @@ use super::context::CodecContext;
 use super::received::Received;
 use crate::counters::LinkDrop;
 use crate::frame::{FRAME_PREFIX_MAX, Frame};
-use crate::runs::RunsConfig;
 
-/// Free memory that a face keeps for the packets that it sends: those of a usual batch.
-const POOL_BYTES_MAX: usize = 256 << 10;
+/// Free memory that a face keeps for the packets that it sends. There may be many such faces, and
+/// no budget counts it.
+const POOL_BYTES_MAX: usize = 16 << 10;
 
 /// The state of a face with hICN packets.
 #[derive(Debug)]
@@ -33,15 +33,13 @@ pub(crate) struct Hicn {
     /// The remaining Interests of a received Interest manifest, in reverse order: at most
     /// `SUFFIXES_MAX`.
     run: Vec<(LpHeader, Packet)>,
-    /// The peer has sent an Interest manifest, so it understands them.
-    knows_manifests: bool,
 }
 
 impl Hicn {
     pub(crate) fn new(config: &CodecConfig) -> Self {
         let rng = Rng::from_seed(config.sequence_start);
         let pool = Pool::new(POOL_BYTES_MAX);
-        Self { rng, scratch: Vec::new(), pool, run: Vec::new(), knows_manifests: false }
+        Self { rng, scratch: Vec::new(), pool, run: Vec::new() }
     }
 
     /// Frees memory that only earlier packets needed.
@@ -61,9 +59,10 @@ impl Hicn {
         let view = match HicnView::decode(frame) {
             Ok(view) => view,
             Err(_) if ControlView::is_control(frame) => {
-                return match config.has_control {
-                    true => Ok(Received::Control(frame.clone())),
-                    false => Err(LinkDrop::HicnControl),
+                return if config.has_control {
+                    Ok(Received::Control(frame.clone()))
+                } else {
+                    Err(LinkDrop::HicnControl)
                 };
             }
             Err(error) => return Err(drop_of(error)),
@@ -113,7 +112,6 @@ impl Hicn {
             self.run.push((header.clone(), packet));
         }
         self.run.reverse();
-        self.knows_manifests = true;
         let interests = self.run.len() as u64;
         context.counters.in_interests += interests;
         context.counters.in_runs += 1;
@@ -124,12 +122,6 @@ impl Hicn {
     /// The next Interest of the Interest manifest that was received last.
     pub(crate) fn next_in_run(&mut self) -> Option<(LpHeader, Packet)> {
         self.run.pop()
-    }
-
-    /// Whether Interests may be joined into Interest manifests: if the configuration says so, or if
-    /// the peer has sent one.
-    pub(crate) fn may_join(&self, runs: RunsConfig) -> bool {
-        runs == RunsConfig::Initiate || self.knows_manifests
     }
 
     /// Encodes one packet into a frame.
@@ -148,9 +140,10 @@ impl Hicn {
         if !is_data && locator.is_unspecified() {
             return Err(LinkDrop::HicnNoLocator);
         }
-        let locator = match is_data {
-            true => locator::locator_of(&header.pit_token),
-            false => locator::own_locator(locator, &header.pit_token),
+        let locator = if is_data {
+            locator::locator_of(&header.pit_token)
+        } else {
+            locator::own_locator(locator, &header.pit_token)
         };
         let hop = Hop { locator, face, is_marked: header.congestion_mark != 0 };
         from_tlv(packet, &hop, &mut self.scratch).map_err(drop_of)?;
@@ -159,9 +152,10 @@ impl Hicn {
         }
         // A short packet, such as an Interest, needs no memory of its own. A long one must be a
         // payload without a prefix, so that sockets never pad it.
-        Ok(match self.scratch.len() <= FRAME_PREFIX_MAX {
-            true => Frame::new(&self.scratch, Packet::empty()),
-            false => Frame::bare(self.pool.copy(&self.scratch)),
+        Ok(if self.scratch.len() <= FRAME_PREFIX_MAX {
+            Frame::new(&self.scratch, Packet::empty())
+        } else {
+            Frame::bare(self.pool.copy(&self.scratch))
         })
     }
 }
