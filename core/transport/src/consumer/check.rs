@@ -76,7 +76,11 @@ impl Check {
                 String::from("its digest differs from the one in the manifest")
             }
             Self::HicnDigest(digest) => {
-                let octets = NativeData::of(data).map(|native| native.stable_octets());
+                // No digest covers the flag that says where the payload begins. With it, an
+                // authentication header could take the first octets of the payload. Packets that a
+                // manifest lists have none.
+                let native = NativeData::of(data).filter(|native| native.ah.is_none());
+                let octets = native.map(|native| native.stable_octets());
                 if octets.is_some_and(|octets| sha256(&octets.portions()) == *digest) {
                     return Verdict::Good;
                 }
@@ -153,6 +157,7 @@ mod tests {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
 
+    use weir_hicn::{Flags, Header, HicnName, HicnView, NativeData, to_tlv};
     use weir_security::{DigestVerifier, Verifier, sha256};
     use weir_wire::{Data, DataView};
 
@@ -180,6 +185,41 @@ mod tests {
         let each: Vec<Verdict> = packets.iter().map(|(check, data)| check.run(data)).collect();
         assert_eq!(Check::run_all(&packets), each);
         assert_eq!(each.iter().filter(|verdict| **verdict == Verdict::Good).count(), 29);
+    }
+
+    /// The flag of an authentication header is not in the digest, and zeros are such a header.
+    #[test]
+    fn listed_hicn_packet_keeps_its_whole_payload() {
+        let header = Header {
+            name: HicnName { address: "2001:db8::1".parse().unwrap(), suffix: 1 },
+            locator: "2001:db8:99::1".parse().unwrap(),
+            flags: Flags::DATA,
+            hop_limit: 64,
+            is_marked: false,
+            path_label: 0,
+            lifetime_ms: 1000,
+        };
+        let payload = [0; 100];
+        let mut packet = header.encode(&[&[], &payload]).unwrap().to_vec();
+        packet.extend(payload);
+        let tlv_of = |packet: &[u8]| {
+            let mut tlv = Vec::new();
+            let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
+            tlv[range].to_vec()
+        };
+        let digest_of = |tlv: &[u8]| {
+            let data = DataView::decode(tlv).unwrap();
+            sha256(&NativeData::of(&data).unwrap().stable_octets().portions())
+        };
+        let whole = tlv_of(&packet);
+        let check = Check::HicnDigest(digest_of(&whole));
+        assert_eq!(check.run(&DataView::decode(&whole).unwrap()), Verdict::Good);
+        // The flags of TCP.
+        packet[53] |= Flags::AH.octet();
+        let cut = tlv_of(&packet);
+        let data = DataView::decode(&cut).unwrap();
+        assert!(data.content.len() < payload.len() && digest_of(&cut) == digest_of(&whole));
+        assert_ne!(check.run(&data), Verdict::Good);
     }
 
     #[test]
