@@ -139,6 +139,10 @@ pub(crate) trait Connector: Send {
 pub(crate) fn connect(uri: &FaceUri) -> io::Result<Box<dyn Connector>> {
     Ok(match uri {
         FaceUri::HicnUdp(_) => Box::new(HicnLightConnector::connect_consumer(uri)?),
+        FaceUri::HicnTun { .. } => {
+            let message = "a TUN device is a face of a router; give the address of the router";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+        }
         _ => Box::new(NdnConnector::connect_consumer(uri)?),
     })
 }

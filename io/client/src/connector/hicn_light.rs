@@ -10,7 +10,7 @@ use weir_wire::Name;
 
 use super::{Connector, Inheritance, RegistrationAnswer, RegistrationError};
 use crate::command_signer::CommandSigner;
-use crate::connection::{Connection, Received};
+use crate::connection::{Connection, Received, random_u64};
 
 /// A request without an answer is repeated after this time.
 const RESEND_NS: u64 = 500 * NS_PER_MS;
@@ -36,18 +36,26 @@ pub(crate) struct HicnLightConnector {
     /// When each of them is repeated.
     resends: BTreeSet<(Instant, u32)>,
     refresh_at: Option<Instant>,
-    /// Prefixes whose routes hicn-light did not remove, and the request for the list of routes.
+    /// Prefixes whose routes hicn-light did not remove. A request for the list of routes is
+    /// pending.
     unremoved: Vec<HicnPrefix>,
-    list_sequence: Option<u32>,
     answers: Vec<RegistrationAnswer>,
 }
 
 struct PendingRequest {
     command: Command,
-    prefix: HicnPrefix,
-    name: Name,
+    /// `None` for the list of all routes.
+    route: Option<RequestedRoute>,
+    /// The whole message, for repetitions.
+    message: Vec<u8>,
     tries: u32,
     again_at: Instant,
+}
+
+/// The route that a request adds or removes.
+struct RequestedRoute {
+    prefix: HicnPrefix,
+    name: Name,
     wants_answer: bool,
 }
 
@@ -71,12 +79,24 @@ impl HicnLightConnector {
     ) {
         self.forget_answer(name);
         let message = self.next_message(command);
-        self.send(message.encode_route(prefix));
+        let route = RequestedRoute { prefix, name: name.clone(), wants_answer };
+        let octets = message.encode_route(prefix);
+        self.send_request(now, message.sequence, (command, Some(route)), octets);
+    }
+
+    /// Sends a request, and repeats it until the answer arrives.
+    fn send_request(
+        &mut self,
+        now: Instant,
+        sequence: u32,
+        (command, route): (Command, Option<RequestedRoute>),
+        message: Vec<u8>,
+    ) {
+        self.send(message.clone());
         let again_at = now.plus_ns(RESEND_NS);
-        let name = name.clone();
-        let request = PendingRequest { command, prefix, name, tries: 1, again_at, wants_answer };
-        self.pending.insert(message.sequence, request);
-        self.resends.insert((again_at, message.sequence));
+        let request = PendingRequest { command, route, message, tries: 1, again_at };
+        self.pending.insert(sequence, request);
+        self.resends.insert((again_at, sequence));
     }
 
     fn take_pending(&mut self, sequence: u32) -> Option<PendingRequest> {
@@ -85,27 +105,27 @@ impl HicnLightConnector {
         Some(request)
     }
 
-    fn on_message(&mut self, message: &[u8]) {
+    fn on_message(&mut self, now: Instant, message: &[u8]) {
         let Ok(view) = ControlView::decode(message) else { return };
         let is_positive = match view.kind {
-            MessageKind::Ack => true,
+            MessageKind::Ack | MessageKind::Response => true,
             MessageKind::Nack => false,
-            MessageKind::Response if self.list_sequence == Some(view.sequence) => {
-                return self.remove_listed(&view);
-            }
-            // Nothing else was requested.
             _ => return,
         };
         // Answers to repetitions and refreshes are not pending.
-        let Some(request) = self.take_pending(view.sequence) else { return };
-        let PendingRequest { command, prefix, name, wants_answer, .. } = request;
+        let Some(PendingRequest { command, route, .. }) = self.take_pending(view.sequence) else {
+            return;
+        };
+        let Some(RequestedRoute { prefix, name, wants_answer }) = route else {
+            return self.remove_listed(&view);
+        };
         let result = match (command, is_positive) {
             (Command::ROUTE_ADD, false) => {
                 self.routes.remove(&prefix);
                 Err(RegistrationError::Negative)
             }
             (_, false) => {
-                self.list_for(prefix);
+                self.list_for(now, prefix);
                 Ok(())
             }
             (_, true) => Ok(()),
@@ -117,20 +137,20 @@ impl HicnLightConnector {
 
     /// Requests the number of this connection. hicn-light removes the route of a connection only by
     /// its number or name, and no command returns those of the own connection.
-    fn list_for(&mut self, prefix: HicnPrefix) {
+    fn list_for(&mut self, now: Instant, prefix: HicnPrefix) {
         self.unremoved.push(prefix);
         let message = self.next_message(Command::ROUTE_LIST);
-        self.list_sequence = Some(message.sequence);
-        self.send(message.encode());
+        let octets = message.encode();
+        self.send_request(now, message.sequence, (Command::ROUTE_LIST, None), octets);
     }
 
     /// Removes the routes that should be gone. If other connections have routes for the prefix, it
     /// is not known which one is this. The route then stays until the end of the connection.
     fn remove_listed(&mut self, view: &ControlView<'_>) {
-        self.list_sequence = None;
+        let unremoved = std::mem::take(&mut self.unremoved);
         let Ok(routes) = view.routes() else { return };
         let routes: Vec<ListedRoute> = routes.filter_map(Result::ok).collect();
-        for prefix in std::mem::take(&mut self.unremoved) {
+        for prefix in unremoved {
             let mut found = routes.iter().filter(|route| route.prefix == prefix);
             if let (Some(route), None) = (found.next(), found.next())
                 && !self.routes.contains_key(&prefix)
@@ -155,15 +175,26 @@ impl HicnLightConnector {
         {
             let Some(mut request) = self.take_pending(sequence) else { return };
             if request.tries >= TRIES_MAX {
-                // The caller notices that there is no answer.
+                self.give_up(request);
                 continue;
             }
-            let message = ControlMessage::request(request.command, sequence);
-            self.send(message.encode_route(request.prefix));
+            self.send(request.message.clone());
             request.tries += 1;
             request.again_at = now.plus_ns(RESEND_NS);
             self.resends.insert((request.again_at, sequence));
             self.pending.insert(sequence, request);
+        }
+    }
+
+    /// No answer arrived. The caller of a registration notices that, and may try again.
+    fn give_up(&mut self, request: PendingRequest) {
+        match request.route {
+            // A router that starts later must not lead the prefix to a socket without producer.
+            Some(route) if request.command == Command::ROUTE_ADD => {
+                self.routes.remove(&route.prefix);
+            }
+            Some(_) => {}
+            None => self.unremoved.clear(),
         }
     }
 }
@@ -173,13 +204,13 @@ impl Connector for HicnLightConnector {
         let connection = Connection::open_hicn(uri)?;
         Ok(Self {
             connection,
-            sequence: 0,
+            // Unpredictable, so that no other host can forge an answer.
+            sequence: random_u64()? as u32,
             routes: BTreeMap::new(),
             pending: BTreeMap::new(),
             resends: BTreeSet::new(),
             refresh_at: None,
             unremoved: Vec::new(),
-            list_sequence: None,
             answers: Vec::new(),
         })
     }
@@ -219,7 +250,9 @@ impl Connector for HicnLightConnector {
     }
 
     fn forget_answer(&mut self, name: &Name) {
-        let is_about = |request: &PendingRequest| request.name == *name;
+        let is_about = |request: &PendingRequest| {
+            request.route.as_ref().is_some_and(|route| route.name == *name)
+        };
         let sequences: Vec<u32> = self
             .pending
             .iter()
@@ -249,7 +282,7 @@ impl Connector for HicnLightConnector {
     ) -> io::Result<RecvStatus> {
         let status = self.connection.recv_packets(now, path, pool, received)?;
         for message in received.control.drain(..) {
-            self.on_message(&message);
+            self.on_message(now, &message);
         }
         Ok(status)
     }

@@ -15,6 +15,8 @@ const OTHER: &str = "/32=hicn/8=%B0%02";
 struct HicnLight {
     socket: UdpSocket,
     peer: Option<SocketAddr>,
+    /// Requests that were answered. The client may have repeated them meanwhile.
+    answered: Vec<Vec<u8>>,
 }
 
 impl HicnLight {
@@ -23,14 +25,19 @@ impl HicnLight {
         // Only a failure waits this long.
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let client = Client::connect(&FaceUri::HicnUdp(socket.local_addr().unwrap())).unwrap();
-        (Self { socket, peer: None }, client)
+        (Self { socket, peer: None, answered: Vec::new() }, client)
     }
 
     fn receive(&mut self) -> Vec<u8> {
-        let mut octets = [0; 2000];
-        let (len, peer) = self.socket.recv_from(&mut octets).unwrap();
-        assert_eq!(*self.peer.get_or_insert(peer), peer, "one socket");
-        octets[..len].to_vec()
+        loop {
+            let mut octets = [0; 2000];
+            let (len, peer) = self.socket.recv_from(&mut octets).unwrap();
+            assert_eq!(*self.peer.get_or_insert(peer), peer, "one socket");
+            let message = octets[..len].to_vec();
+            if !self.answered.contains(&message) {
+                return message;
+            }
+        }
     }
 
     /// Expects a command about its own connection, and returns its prefix.
@@ -51,7 +58,8 @@ impl HicnLight {
         self.socket.send_to(octets, self.peer.unwrap()).unwrap();
     }
 
-    fn answer(&self, message: &[u8], is_ok: bool) {
+    fn answer(&mut self, message: &[u8], is_ok: bool) {
+        self.answered.push(message.to_vec());
         let view = ControlView::decode(message).unwrap();
         self.send(&ControlMessage::answer(&view, is_ok).encode());
     }
