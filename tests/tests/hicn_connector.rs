@@ -225,5 +225,5 @@ fn commands_use_the_address() {
     assert!(refused.contains("does not accept commands over hicn+udp4"), "{refused}");
     let large = [&["put", "source", "/large", "--segment-size", "1400"][..], &options].concat();
     let refused = border.router.weir(&large).failure();
-    assert!(refused.contains("do not fit into hICN packets of 1500 bytes"), "{refused}");
+    assert!(refused.contains("do not fit into a packet: at most 1"), "{refused}");
 }

@@ -135,6 +135,16 @@ impl NameMapping {
         matches!(self, Self::Hicn(_)) && HicnName::address_of(application).is_some()
     }
 
+    /// Content bytes of a segment unless something else is chosen. hICN packets are not fragmented:
+    /// with headers and a signature, a packet must fit into the 1,420 bytes of a datagram between
+    /// routers.
+    pub const fn segment_size_default(&self) -> u32 {
+        match self {
+            Self::Identity => 8000,
+            Self::Hicn(_) => 1000,
+        }
+    }
+
     /// The prefix, in the network, of all names below an application's name.
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {

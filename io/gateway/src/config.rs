@@ -133,9 +133,9 @@ pub struct OriginConfig {
     /// How these names become names of the network.
     #[serde(default, deserialize_with = "mapping")]
     pub mapping: NameMapping,
-    /// Content bytes per segment.
-    #[serde(default = "default_segment_size")]
-    pub segment_size: Size,
+    /// Content bytes per segment; `None`: [`NameMapping::segment_size_default`].
+    #[serde(default)]
+    pub segment_size: Option<Size>,
     /// The server: `http://HOST/PATH`, `https://HOST/PATH` or `s3://BUCKET/PREFIX`. The path
     /// segments of the name are appended.
     pub url: String,
@@ -173,10 +173,6 @@ fn mapping<'de, D: Deserializer<'de>>(text: D) -> Result<NameMapping, D::Error> 
     String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
-fn default_segment_size() -> Size {
-    Size { bytes: 8000 }
-}
-
 fn default_buffer() -> Size {
     mib(256)
 }
@@ -207,7 +203,7 @@ impl OriginConfig {
         Self {
             prefix,
             mapping: NameMapping::Identity,
-            segment_size: default_segment_size(),
+            segment_size: None,
             url,
             live: false,
             buffer: default_buffer(),

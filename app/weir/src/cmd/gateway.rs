@@ -134,9 +134,9 @@ struct OriginArgs {
     /// hicn:2001:db8:7::/48. Only for one NAME; fronts need the same mapping
     #[arg(long, value_name = "MAPPING", default_value_t)]
     mapping: NameMapping,
-    /// Content bytes per segment
-    #[arg(long, value_name = "SIZE", default_value = "8000")]
-    segment_size: Size,
+    /// Content bytes per segment [default: 8000, or 1000 with hICN names]
+    #[arg(long, value_name = "SIZE")]
+    segment_size: Option<Size>,
     /// Memory for signed packets of each prefix
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     buffer: Size,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use weir_face::{FaceUri, unix_time_ms};
+use weir_face::{FaceUri, udp_mtu_default, unix_time_ms};
 use weir_security::SignatureFormat;
 use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
 use weir_transport::NameMapping;
@@ -49,12 +49,11 @@ use crate::transfer::{
     refuse_local_name,
 };
 
-/// The default content of a segment, in bytes.
-const SEGMENT_SIZE: u32 = 8000;
-/// The same over hICN packets. hicn-light reads at most 1,500 bytes of one.
-const HICN_SEGMENT_SIZE: u32 = 1200;
-/// Larger segments leave no room for names and signatures.
-const HICN_SEGMENT_SIZE_MAX: u32 = 1300;
+/// hicn-light reads at most this many bytes of a packet.
+const HICN_PACKET_BYTES_MAX: usize = 1500;
+/// Bytes by which an hICN packet is at most longer than the NDN packet: its headers have 104 bytes,
+/// and replace a name of more than 40 bytes.
+const HICN_EXTRA_BYTES: usize = 64;
 
 /// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
@@ -109,9 +108,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
     remove: Option<Name>,
-    /// Content bytes per segment [default: 8000, or 1200 over hICN packets]
+    /// Content bytes per segment [default: 8000, or 1000 with hICN names]
     #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
     segment_size: Option<u32>,
+    #[arg(skip)]
+    packet_bytes_max: Option<usize>,
     /// Sign with this key: the name of a key, an identity or a certificate [default: the default
     /// key]
     #[arg(long, value_name = "NAME", conflicts_with = "sign")]
@@ -186,7 +187,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     }
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
-    args.choose_segment_size(client.uri())?;
+    args.limit_packets(client.uri());
     let mut registration = args.controller.files()?.map(ControllerRegistration::new);
     // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
@@ -291,26 +292,20 @@ impl Args {
         Duration::from_secs(self.linger.into())
     }
 
-    /// Chooses the default, which fits the packets of the router's address.
-    fn choose_segment_size(&mut self, router: &FaceUri) -> anyhow::Result<()> {
-        let (default, max) = match router {
-            FaceUri::HicnUdp(_) => (HICN_SEGMENT_SIZE, HICN_SEGMENT_SIZE_MAX),
-            _ => (SEGMENT_SIZE, u32::MAX),
-        };
-        let size = *self.segment_size.get_or_insert(default);
-        if size > max {
-            bail!(
-                "segments of {size} bytes do not fit into hICN packets of 1500 bytes; use \
-                 --segment-size {default}"
-            );
+    /// Limits packets to what the connection to the router can carry.
+    fn limit_packets(&mut self, router: &FaceUri) {
+        if let FaceUri::HicnUdp(peer) = router {
+            let mtu = udp_mtu_default(peer.ip()).min(HICN_PACKET_BYTES_MAX);
+            self.packet_bytes_max = Some(mtu - HICN_EXTRA_BYTES);
         }
-        Ok(())
     }
 
     fn publish_options(&self) -> PublishOptions {
         let defaults = PublishOptions::default();
+        let segment_size = self.segment_size.unwrap_or(self.mapping.segment_size_default());
         PublishOptions {
-            segment_size: self.segment_size.unwrap_or(SEGMENT_SIZE) as usize,
+            segment_size: segment_size as usize,
+            packet_bytes_max: self.packet_bytes_max.unwrap_or(defaults.packet_bytes_max),
             freshness_ms: self.freshness,
             mapping: self.mapping,
             signs: match self.signature_per {

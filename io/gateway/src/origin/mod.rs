@@ -137,7 +137,9 @@ impl Origin {
             request_wait: REQUEST_WAIT,
             freshness: SEGMENT_FRESHNESS,
             mapping: config.mapping,
-            segment_size: config.segment_size,
+            segment_size: config
+                .segment_size
+                .unwrap_or(Size { bytes: config.mapping.segment_size_default().into() }),
             ..ProducerOptions::default()
         };
         let publish_options = options.publish_options();

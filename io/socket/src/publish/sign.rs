@@ -33,6 +33,8 @@ pub(super) const MANIFEST_SEGMENTS_MIN: u64 = 3;
 pub struct PublishOptions {
     /// Bytes of Content in each segment but the last.
     pub segment_size: usize,
+    /// Largest segment in bytes, with its name and signature.
+    pub packet_bytes_max: usize,
     /// FreshnessPeriod of segments, in milliseconds.
     pub freshness_ms: u64,
     /// FreshnessPeriod of metadata, in milliseconds: how late consumers may notice a new version.
@@ -65,6 +67,7 @@ impl Default for PublishOptions {
     fn default() -> Self {
         Self {
             segment_size: 8000,
+            packet_bytes_max: PACKET_SIZE_MAX,
             freshness_ms: 10_000,
             metadata_freshness_ms: 10,
             signs: SigningMode::default(),
@@ -349,7 +352,8 @@ fn new_sign_job<S: SignerRef, R: ReadAt>(
         let info = signature_info(signers.0.signer());
         (signers.0, SegmentTemplate::new(prefix.as_view(), freshness_ms, last, &info))
     };
-    SignJob::new(Segments { template, count, segment_size, size_bytes }, signer, read)
+    let segments = Segments { template, count, segment_size, size_bytes };
+    SignJob::new(segments, options.packet_bytes_max, signer, read)
 }
 
 /// The format of signatures, if names permit it.

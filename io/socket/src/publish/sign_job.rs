@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_channel::{Sender, unbounded};
 use weir_security::{SignError, Signer};
 use weir_transport::{ContentDigest, SegmentTemplate};
+use weir_wire::PACKET_SIZE_MAX;
 
 use super::error::PublishError;
 use super::sign_pool::{SignPoolHandle, SignTask};
@@ -26,15 +27,19 @@ impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
 #[derive(Copy, Clone)]
 struct ContentRoom {
     segment_size: usize,
+    /// Bytes that packets must be shorter than the longest of NDN.
+    reserved: usize,
     last_segment: u64,
 }
 
 impl ContentRoom {
     fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
         let max = template.content_max(self.last_segment, signature_len);
-        match self.segment_size <= max {
-            true => Ok(()),
-            false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
+        let max = max.saturating_sub(self.reserved);
+        if self.segment_size <= max {
+            Ok(())
+        } else {
+            Err(PublishError::SegmentSize { segment_size: self.segment_size, max })
         }
     }
 }
@@ -85,13 +90,22 @@ pub(super) struct SignedChunk {
 }
 
 impl<S: SignerRef, R: ReadAt> SignJob<S, R> {
-    /// A job that signs the segments `of` an object, whose content `read` reads.
+    /// A job that signs the segments `of` an object, whose content `read` reads. Packets have at
+    /// most `packet_bytes_max` bytes.
     ///
     /// # Errors
     /// Segments of this size leave no room for a signature.
-    pub(super) fn new(of: Segments, signer: S, read: R) -> Result<Self, PublishError> {
-        let room =
-            ContentRoom { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
+    pub(super) fn new(
+        of: Segments,
+        packet_bytes_max: usize,
+        signer: S,
+        read: R,
+    ) -> Result<Self, PublishError> {
+        let room = ContentRoom {
+            segment_size: of.segment_size as usize,
+            reserved: PACKET_SIZE_MAX.saturating_sub(packet_bytes_max),
+            last_segment: of.count - 1,
+        };
         room.check(&of.template, TYPICAL_SIGNATURE_BYTES)?;
         Ok(Self {
             room,

@@ -407,6 +407,7 @@ impl ProducerOptions {
                 0 => defaults.threads,
                 threads => threads as usize,
             },
+            ..defaults
         }
     }
 }
