@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use weir_hicn::control::{Command as ControlCommand, ControlMessage};
+use weir_hicn::{HicnName, Hop, from_tlv};
+use weir_wire::{Data, Interest};
 
 /// Keys of a vector that do not describe the packet.
 const ABOUT: [&str; 4] = ["note", "verifiesWith", "verifiedBy", "reassembles"];
@@ -294,4 +297,31 @@ fn bad_or_empty_capture_exits_with_1() {
     assert_eq!(printed.len(), 5);
     assert_eq!(printed[1]["reason"], "unrecognised-critical");
     assert!(String::from_utf8_lossy(&output.stderr).contains("frame 2: "));
+}
+
+/// Programs of hICN send commands over the port of packets, and hicn-light empty datagrams.
+#[test]
+fn reads_captures_of_hicn() {
+    let name = HicnName { address: "2001:db8::1".parse().expect("an address"), suffix: 7 };
+    let hop =
+        Hop { locator: "2001:db8:9::1".parse().expect("an address"), face: 0, is_marked: false };
+    let (mut interest, mut data) = (Vec::new(), Vec::new());
+    from_tlv(&Interest::new(name.to_name()).encode(), &hop, &mut interest).expect("an Interest");
+    let packet = Data::new(name.to_name()).content("text").encode_with_digest();
+    from_tlv(&packet, &hop, &mut data).expect("a Data");
+    let udp = |payload: &[u8]| {
+        let length = (8 + payload.len() as u16).to_be_bytes();
+        let header = [0x30, 0x39, 0x25, 0xDF, length[0], length[1], 0, 0];
+        ipv4(17, &[&header, payload].concat())
+    };
+    let command = ControlMessage::request(ControlCommand::ROUTE_LIST, 1).encode();
+    let cut = data[..data.len() - 2].to_vec();
+    let frames = [udp(&interest), udp(&[]), udp(&command), interest.clone(), data, cut];
+    let output = weir_packet(&["--json", "-"], &pcap(101, &frames));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.contains("skipped 1 frames"), "{output:?}");
+    let printed = objects(&output);
+    let found: Vec<_> = printed.iter().map(|object| &object["capture"]["frame"]).collect();
+    assert_eq!(found, [1, 4, 5]);
+    assert!(printed.iter().all(|object| object["address"] == "2001:db8::1"), "{printed:?}");
 }

@@ -9,6 +9,7 @@ use pcap_file::DataLink;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
+use weir_hicn::control::ControlView;
 use weir_wire::{peek_frame, tlv};
 
 use super::FrameOrigin;
@@ -168,8 +169,12 @@ impl CaptureWalk<'_, '_> {
         let (Some(from_port), Some(to_port)) = ports else { return Ok(()) };
         if protocol == PROTOCOL_TCP && (from_port, to_port) == HICN_TCP_PORTS && from.is_ipv6() {
             // The packet without the padding of a frame: both headers, and what follows.
-            let len = (IPV6_HEADER_SIZE + payload.len()).min(data.len());
-            return self.emit(&data[..len], None);
+            let stated = be16(data, 4).map_or(0, usize::from);
+            if stated > payload.len() {
+                self.ignored += 1;
+                return Ok(());
+            }
+            return self.emit(&data[..IPV6_HEADER_SIZE + payload.len()], None);
         }
         if protocol == PROTOCOL_UDP && [from_port, to_port].contains(&HICN_PORT) {
             let ends = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
@@ -197,6 +202,10 @@ impl CaptureWalk<'_, '_> {
     ) -> anyhow::Result<()> {
         let length = be16(datagram, 4).map_or(0, usize::from);
         match datagram.get(8..length).filter(|_| !is_fragment) {
+            // Programs of hICN send commands, and hicn-light empty answers, over the same port.
+            Some(packet)
+                if [ends.0.port(), ends.1.port()].contains(&HICN_PORT)
+                    && (packet.is_empty() || ControlView::is_control(packet)) => {}
             Some(packet) => return self.emit(packet, Some(ends)),
             None => self.ignored += 1,
         }
