@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 use weir_base::units::Rate;
 use weir_face::FaceUri;
@@ -80,6 +80,12 @@ impl FaceSection {
             own.chain(more.map(|r| (r.prefix.0.clone(), r.cost))).collect();
         if let Some(path) = &self.routes_file {
             routes.extend(read_routes(path)?.into_iter().map(|prefix| (prefix, self.cost)));
+        }
+        if self.uri.0.starts_with("hicn+") && self.pit_token == Some(PitTokenWord::Long) {
+            bail!(
+                "{}: hICN packets have no room for long tokens; write `pit_token = \"short\"`",
+                self.uri.0
+            );
         }
         Ok(StaticFace {
             uri: self.uri.0.clone(),
