@@ -53,29 +53,71 @@ struct Network {
     _routers: [Router; 3],
 }
 
+/// What is between the first router and the second.
+#[derive(Clone, Copy)]
+enum Packets {
+    Ndn,
+    /// Origins have hICN names, and the second router joins the networks of hICN and NDN.
+    Hicn,
+}
+
+/// The prefix of each origin, and its prefix in the network of hICN.
+const MAPPINGS: [(&str, &str); 3] = [
+    ("/tv/c1", "hicn:2001:db8:1::/48"),
+    ("/vod", "hicn:2001:db8:2::/48"),
+    ("/files", "hicn:2001:db8:3::/48"),
+];
+
 impl Network {
-    fn new() -> Self {
+    fn new(packets: Packets) -> Self {
         let host = Host::new();
         let channel = start(&host, "python3", &["channel.py", &host.free_port().to_string()]);
-        let routers = ["first", "second", "third"].map(|name| Router::start_at(&host, name));
-        routers[1].add_route("/", &routers[0].udp());
+        let hicn_port = host.free_port();
+        let config = format!("[faces]\nhicn_udp = [\"127.0.0.1:{hicn_port}\"]\n");
+        host.write("router.toml", config.as_bytes());
+        let routers = [
+            Router::start_at_with(&host, "first", &["--config", "router.toml"]),
+            Router::start_at(&host, "second"),
+            Router::start_at(&host, "third"),
+        ];
         routers[2].add_route("/", &routers[1].udp());
+        match packets {
+            Packets::Ndn => routers[1].add_route("/", &routers[0].udp()),
+            Packets::Hicn => {
+                let uri = format!("hicn+udp4://127.0.0.1:{hicn_port}");
+                routers[1].weir(&["face", "create", &uri, "--mtu", "1500"]).success();
+                MAPPINGS.iter().for_each(|(_, prefix)| routers[1].add_route(prefix, &uri));
+            }
+        }
         let content = channel.json_line();
         let text = |key: &str| content[key].as_str().expect("text").to_owned();
         let (nginx, folder) = (text("url"), text("folder"));
-        let gateway = |router: &Router, words: &[&str]| {
-            let process = router.spawn(&[&["gateway", "--json"], words].concat());
+        let mut origins = String::new();
+        let mut front = "[front]\nlisten = [\"127.0.0.1:0\"]\n[[front.host]]\n".to_owned();
+        for (prefix, mapping) in MAPPINGS {
+            let (mapping, segment_size) = match packets {
+                Packets::Ndn => ("identity", 8000),
+                Packets::Hicn => (mapping, 1200),
+            };
+            let names = format!("prefix = \"{prefix}\"\nmapping = \"{mapping}\"\n");
+            let live = prefix.starts_with("/tv");
+            let server = format!(
+                "url = \"{nginx}{prefix}\"\nlive = {live}\nsegment_size = {segment_size}\n"
+            );
+            origins += &format!("[[origin]]\n{names}{server}");
+            // The host states the mapping of the prefix, which every host then uses.
+            front += &format!("[[front.host]]\nhost = \"{}\"\n{names}", &prefix[1..]);
+        }
+        let gateway = |router: &Router, file: &str, config: &str| {
+            host.write(file, config.as_bytes());
+            let process = router.spawn(&["gateway", "--json", "run", "--config", file]);
             let ready = process.json_line();
             (process, ready)
         };
-        let origin = |words: &[&str]| gateway(&routers[0], words).0;
-        let (live, film) = (format!("/tv/c1={nginx}/tv/c1"), format!("/vod={nginx}/vod"));
-        let files = format!("/files={nginx}/files");
-        let origins = [origin(&["origin", "--live", &live]), origin(&["origin", &film, &files])];
-        let (front, ready) = gateway(&routers[2], &["front", "--listen", "127.0.0.1:0"]);
+        let (origin, _) = gateway(&routers[0], "origin.toml", &origins);
+        let (front, ready) = gateway(&routers[2], "front.toml", &front);
         let url = ready["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
-        let programs = [channel, front].into_iter().chain(origins).collect();
-        Self { host, folder, url, _programs: programs, _routers: routers }
+        Self { host, folder, url, _programs: vec![channel, front, origin], _routers: routers }
     }
 
     /// Runs a client that compares what the front serves with the folder.
@@ -110,7 +152,7 @@ fn browsers_play_live_and_film() {
     if !has_channel() || !has_browser() {
         return;
     }
-    let network = Network::new();
+    let network = Network::new(Packets::Ndn);
     for player in ["hls", "shaka"] {
         for path in ["tv/c1/master.m3u8", "vod/master.m3u8"] {
             let report = network.play(player, path);
@@ -126,7 +168,15 @@ fn ffmpeg_copies_every_packet() {
     if !has_channel() {
         return;
     }
-    println!("{}", Network::new().compare("remux.py"));
+    println!("{}", Network::new(Packets::Ndn).compare("remux.py"));
+}
+
+#[test]
+fn ffmpeg_copies_every_packet_of_an_hicn_producer() {
+    if !has_channel() {
+        return;
+    }
+    println!("{}", Network::new(Packets::Hicn).compare("remux.py"));
 }
 
 #[test]
@@ -134,7 +184,7 @@ fn curl_resumes_broken_downloads() {
     if !has_channel() {
         return;
     }
-    println!("{}", Network::new().compare("resume.py"));
+    println!("{}", Network::new(Packets::Ndn).compare("resume.py"));
 }
 
 #[test]
@@ -144,5 +194,5 @@ fn fsspec_reads_columns_of_parquet() {
     if !has_channel() || !is_installed("python3", &modules, what) {
         return;
     }
-    println!("{}", Network::new().compare("columns.py"));
+    println!("{}", Network::new(Packets::Ndn).compare("columns.py"));
 }
