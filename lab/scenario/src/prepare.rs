@@ -13,7 +13,7 @@ use crate::links::LinkSettings;
 use crate::network::{Builder, controller};
 use crate::times::{WarmUp, times};
 use crate::topology::topology;
-use crate::trial::{Trial, TrialKind};
+use crate::trial::Trial;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -103,8 +103,10 @@ fn check_apps(
         Some(trial) if trial.size.bytes == 0 => {
             Err(tree.error("trial", "measures nothing; write at least 1 for `size`"))
         }
-        Some(trial) if trial.packets == LinkPackets::Hicn && trial.what != TrialKind::Transfer => {
-            Err(tree.error("trial", "`packets = \"hicn\"` is only for `what = \"transfer\"`"))
+        Some(trial) if trial.packets == LinkPackets::Hicn && !trial.what.maps_names() => {
+            let message = "`packets = \"hicn\"` is only for `what` of \"transfer\", \"answers\" \
+                and \"video\"";
+            Err(tree.error("trial", message))
         }
         Some(trial) if trial.late > 100 => {
             Err(tree.error("trial", "`late` is a percentage; write 0 to 100"))

@@ -26,10 +26,10 @@ pub struct Trial {
     /// returns (`echo`), or of a message of `subscribers`.
     #[serde(default = "size")]
     pub size: Size,
-    /// Content bytes of a segment, or of a signed packet (`cryptography`).
+    /// Content bytes of a segment (of `video`, too), or of a signed packet (`cryptography`).
     #[serde(default = "segment")]
     pub segment: Size,
-    /// The packets between the routers of a transfer.
+    /// The packets between routers.
     #[serde(default)]
     pub packets: LinkPackets,
     #[serde(default)]
@@ -185,6 +185,11 @@ pub enum TrialKind {
 }
 
 impl TrialKind {
+    /// Whether its packets can have hICN names.
+    pub(crate) const fn maps_names(self) -> bool {
+        matches!(self, Self::Transfer | Self::Answers | Self::Video)
+    }
+
     const fn gives(self) -> &'static [&'static str] {
         match self {
             Self::Transfer => &[

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_base::NS_PER_S;
-use weir_security::{sign_data, verify_data};
-use weir_socket::{Consumer, Identity, Producer};
-use weir_wire::{Data, DataView, Interest};
+use weir_security::verify_data;
+use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions};
+use weir_transport::NameMapping;
+use weir_wire::{DataView, Interest, Name};
 
 use super::super::keys::Key;
 use super::{RoleError, RoleSpec, content, digits, print_line, read_input_line};
@@ -16,10 +17,10 @@ const WARM_UP: u32 = 20;
 
 pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
     let key = Key::generate(spec.trial.signature).map_err(RoleError::Failed)?;
-    let signer = key.signer.clone();
     let identity = Identity { signer: key.signer, certificate: None };
     let session = spec.session()?;
-    let producer = Producer::bind(&session, spec.prefix(), identity)?;
+    let options = ProducerOptions { mapping: spec.mapping()?, ..ProducerOptions::default() };
+    let producer = Producer::bind_with(&session, spec.prefix(), identity, options)?;
     let octets = content(spec.trial.size.bytes, 0);
     std::thread::spawn(|| {
         // Waits for the end of the input.
@@ -29,25 +30,22 @@ pub(super) fn answer(spec: &RoleSpec) -> Result<(), RoleError> {
     print_line(&json!({ "ready": true, "key": digits(&key.verifying_key) }))?;
     loop {
         let request = producer.recv()?;
-        let mut data = Data::new(request.name().clone());
-        data.content = octets.clone();
-        let packet = sign_data(&data, &*signer).map_err(|error| wrong(&error))?;
-        producer.publish_packet(packet)?;
+        producer.answer(&request, &octets)?;
     }
 }
 
 pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
     let trial = &spec.trial;
     let session = spec.session()?;
-    let prefix = spec.prefix();
+    let mapping = spec.mapping()?;
     let verifier = spec.verifier()?;
-    let consumer = Consumer::bind(&session, prefix.clone(), verifier.clone());
+    let mut consumer = Consumer::bind(&session, spec.prefix(), verifier.clone());
+    consumer.set_options(ConsumerOptions { mapping, ..ConsumerOptions::default() })?;
     super::print_ready()?;
     read_input_line()?;
     let mut times_s = Vec::with_capacity(trial.count as usize);
     for number in 0..WARM_UP + trial.count {
-        let mut name = prefix.clone();
-        name.append_str(&number.to_string());
+        let name = network_name(spec, &mapping, number);
         let interest = Interest { nonce: Some(number), ..Interest::new(name) }.encode();
         let before = Instant::now();
         let packet = consumer.express(&interest)?.wait()?;
@@ -64,6 +62,15 @@ pub(super) fn ask(spec: &RoleSpec) -> Result<(), RoleError> {
         std::thread::sleep(Duration::from_nanos(trial.gap.ns));
     }
     print_line(&json!({ "times_s": times_s }))
+}
+
+/// The name of an answer in the network: the only segment of an object.
+fn network_name(spec: &RoleSpec, mapping: &NameMapping, number: u32) -> Name {
+    let mut object = spec.prefix();
+    object.append_str(&number.to_string());
+    let mut name = mapping.version_prefix(object.as_view());
+    name.append_segment(0);
+    name
 }
 
 fn wrong(error: &dyn std::fmt::Display) -> RoleError {
