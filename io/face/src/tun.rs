@@ -282,7 +282,9 @@ fn attach_error(device: &str, error: &io::Error) -> io::Error {
         Some(libc::EINVAL) => {
             format!("{device} is not a TUN device with one queue (`ip tuntap add ... mode tun`)")
         }
-        Some(libc::EBUSY) => format!("another program uses the TUN device {device}"),
+        Some(libc::EBUSY) => format!(
+            "the TUN device {device} is in use, by another program or another face of this router"
+        ),
         Some(libc::EPERM) => format!(
             "this user may not use the TUN device {device}; an administrator must create it with \
              `user USER` or `group GROUP`"

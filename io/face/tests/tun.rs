@@ -270,7 +270,7 @@ fn each_refusal_has_a_reason() {
         assert!(why.contains(text), "{why}");
     }
     let mut face = Face::open("hicn+tun://hicn0/2001:db8:1::");
-    assert!(refusal("hicn+tun://hicn0").contains("another program uses"));
+    assert!(refusal("hicn+tun://hicn0").contains("is in use"));
     let name: Name = "/32=hicn/8=%20%01/8=%0D%B8/8=%00%07/8=%00%00/8=%00%00/8=%00%00/8=%00%00/\
                       8=%00%01/50=%05"
         .parse()

@@ -239,7 +239,7 @@ fn faces_by_command() {
     for (uri, code, text) in [
         ("hicn+tun://hicn9", 504, "ip tuntap add dev hicn9 mode tun"),
         ("hicn+tun://lo", 504, "lo is not a TUN device"),
-        ("hicn+tun://hicn1/2001:db8:1::", 504, "another program uses"),
+        ("hicn+tun://hicn1/2001:db8:1::", 504, "is in use"),
         ("hicn+tun://hicn0/2001:db8:1::1", 406, "no usable locator"),
         ("hicn+tun://name-of-16-bytes", 406, "names no network device"),
     ] {
