@@ -259,11 +259,11 @@ fn interest_manifests_have_no_ndn_form() {
         outer.into_vec()
     };
     let mut packet = Vec::new();
-    assert_eq!(from_tlv(&element(Flags::default()), &HOP, &mut packet), Ok(()));
     for flags in [Flags::MANIFEST, Flags::LAST, Flags::MANIFEST.with(Flags::AH)] {
         assert_eq!(from_tlv(&element(flags), &HOP, &mut packet), Err(HicnError::NoForm));
     }
-    let mut header = HicnView::decode(&packet).map(|view| view.header).expect("the first one");
+    assert_eq!(from_tlv(&element(Flags::default()), &HOP, &mut packet), Ok(()));
+    let mut header = HicnView::decode(&packet).map(|view| view.header).expect("an Interest");
     header.flags = header.flags.with(Flags::MANIFEST);
     let packet = [&header.encode(&[&[], &payload]).expect("a short packet")[..], &payload].concat();
     let view = HicnView::decode(&packet).expect("a manifest");

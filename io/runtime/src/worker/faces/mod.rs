@@ -34,6 +34,7 @@ pub(super) use self::table::FaceTable;
 use crate::face::{Face, FaceSocket};
 use crate::memory::MemoryShares;
 use crate::message::{CloseReason, NewSocket, PeerLinks, PortId, face_attributes, set_face_number};
+use crate::rate_limited_log::RateLimitedLog;
 
 /// The faces of one thread and their sockets.
 pub(super) struct Faces {
@@ -53,6 +54,7 @@ pub(super) struct Faces {
     /// Number of faces removed so far. If it has changed, a slot that was looked up before may
     /// belong to another face.
     removed: u64,
+    too_large: RateLimitedLog,
 }
 
 /// The result of closing a face.
@@ -75,6 +77,7 @@ impl Faces {
             dirty: VecDeque::new(),
             unsent_bytes: 0,
             removed: 0,
+            too_large: RateLimitedLog::default(),
         }
     }
 

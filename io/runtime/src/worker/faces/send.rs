@@ -4,6 +4,7 @@ use std::mem;
 
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{SendStatus, UdpPath};
+use weir_link::LinkDrop;
 use weir_wire::{HopSignal, LpHeader};
 
 use super::source::interest;
@@ -40,11 +41,34 @@ impl Faces {
             face.down_drops += 1;
             return;
         }
-        self.unsent_bytes += packet.len();
+        let len = packet.len();
+        self.unsent_bytes += len;
         // The link counts a refusal.
-        if face.link.enqueue(now, header, packet).is_ok() && !face.is_dirty {
-            face.is_dirty = true;
-            self.dirty.push_back(slot);
+        match face.link.enqueue(now, header, packet) {
+            Ok(()) if !face.is_dirty => {
+                face.is_dirty = true;
+                self.dirty.push_back(slot);
+            }
+            Err(LinkDrop::TooLargeForMtu) => self.log_too_large(now, slot, len),
+            _ => {}
+        }
+    }
+
+    /// Logs a packet that its face cannot carry. Nobody else tells the producer, and its consumers
+    /// see only that Data are missing.
+    #[cold]
+    #[inline(never)]
+    fn log_too_large(&mut self, now: Instant, slot: u32, packet_bytes: usize) {
+        let Some(face) = self.table.at(slot) else { return };
+        if let Some(count) = self.too_large.add(now) {
+            tracing::warn!(
+                face = face.id.0,
+                mtu = face.link.config().codec.mtu,
+                packet_bytes,
+                count,
+                "dropping packets that are longer than the MTU of a face: raise its `mtu`, or \
+                 lower the `segment_size` of the producer"
+            );
         }
     }
 
