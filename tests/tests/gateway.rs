@@ -102,7 +102,7 @@ fn responses_cross_a_network_of_hicn() {
     let server = HttpServer::of_file(content.clone(), "Cache-Control: max-age=60\r\n");
     let host = Host::new();
     let port = host.free_port();
-    let config = format!("[faces]\nhicn_udp = [\"127.0.0.1:{port}\"]\n");
+    let config = format!("[faces]\nudp_mtu = 1500\nhicn_udp = [\"127.0.0.1:{port}\"]\n");
     host.write("far.toml", config.as_bytes());
     let far = Router::start_at_with(&host, "far", &["--config", "far.toml"]);
     let near = Router::start_at(&host, "near");

@@ -73,7 +73,7 @@ impl Network {
         let host = Host::new();
         let channel = start(&host, "python3", &["channel.py", &host.free_port().to_string()]);
         let hicn_port = host.free_port();
-        let config = format!("[faces]\nhicn_udp = [\"127.0.0.1:{hicn_port}\"]\n");
+        let config = format!("[faces]\nudp_mtu = 1500\nhicn_udp = [\"127.0.0.1:{hicn_port}\"]\n");
         host.write("router.toml", config.as_bytes());
         let routers = [
             Router::start_at_with(&host, "first", &["--config", "router.toml"]),
