@@ -110,7 +110,7 @@ fn responses_cross_a_network_of_hicn() {
     near.weir(&["face", "create", &uri, "--mtu", "1500"]).success();
     near.add_route("hicn:2001:db8:7::/48", &uri);
     let web = format!("/web={}", server.url());
-    let origin = ["gateway", "origin", &web, "--json", "--segment-size", "1200"];
+    let origin = ["gateway", "origin", &web, "--json"];
     let origin = far.spawn(&[&origin[..], &MAPPING].concat());
     assert_eq!(origin.json_line()["ready"], true);
     let (_front, front) =
@@ -124,7 +124,7 @@ fn responses_cross_a_network_of_hicn() {
     assert!(part.status() == 206 && part.body == content[4_000_000..4_000_010]);
     let faces = near.weir_json(&["face", "list"]);
     let face = faces.as_array().unwrap().iter().find(|face| face["uri"] == uri.as_str()).unwrap();
-    assert!(face["inData"].as_u64() > Some(2 * 5_000_000 / 1200), "{face}");
+    assert!(face["inData"].as_u64() > Some(2 * 5_000_000 / 1000), "{face}");
     assert_eq!(face["inNacks"], 0, "{face}");
 }
 

@@ -97,7 +97,7 @@ impl Network {
         for (prefix, mapping) in MAPPINGS {
             let (mapping, segment_size) = match packets {
                 Packets::Ndn => ("identity", 8000),
-                Packets::Hicn => (mapping, 1200),
+                Packets::Hicn => (mapping, 1000),
             };
             let names = format!("prefix = \"{prefix}\"\nmapping = \"{mapping}\"\n");
             let live = prefix.starts_with("/tv");
