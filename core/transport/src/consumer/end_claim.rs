@@ -40,9 +40,14 @@ impl StatedEnd {
             let is_claimed = NativeData::of(data).is_some_and(|native| native.is_last());
             return Self { signed: None, is_claimed };
         }
-        let signed = data.final_block_id().and_then(|component| component.as_segment());
-        Self { signed, is_claimed: false }
+        Self { signed: data.last_segment(), is_claimed: false }
     }
+}
+
+/// Whether the producer answers that it has no Data of this name. hICN has no such answer: a router
+/// has changed the ContentType of a Data with hICN's signature, so the packet is a bad copy.
+pub(super) fn is_refusal(data: &DataView<'_>) -> bool {
+    data.is_nack() && data.signature_info().signature_type != signature_type::HICN
 }
 
 /// What follows from a verified segment.

@@ -62,6 +62,17 @@ fn data_of(packet: &[u8]) -> Vec<u8> {
     tlv[range].to_vec()
 }
 
+/// The same Data with the ContentType of a refusal.
+fn changed_to_nack(data: &[u8]) -> Vec<u8> {
+    let view = DataView::decode(data).unwrap();
+    let (info, value) = (view.signature_info(), view.signature_value());
+    let (key_locator, algorithm) = (info.key_locator, info.signature_type);
+    assert!(key_locator.is_none());
+    let info = SignatureInfo::new(algorithm);
+    let changed = Data::new(view.name.to_name()).content_type(3).content(view.content);
+    changed.encode_signed(&info, |_| value.to_vec())
+}
+
 /// A manifest as hICN's library makes it. `change` may make it lie.
 fn manifest(
     suffix: u32,
@@ -92,6 +103,8 @@ struct Stream {
     requests: u32,
     /// The producer answers that other packets do not exist, as repositories of ours do.
     denies_others: bool,
+    /// A router has a copy of this packet whose ContentType it changed to Nack.
+    changed_to_nack: Option<u64>,
 }
 
 impl Stream {
@@ -122,7 +135,7 @@ impl Stream {
 
     fn of(packets: impl Iterator<Item = Vec<u8>>) -> Self {
         let packets = (0..).zip(packets).collect();
-        Self { packets, requests: 0, denies_others: false }
+        Self { packets, ..Self::default() }
     }
 
     /// A stream of the public library (`core/hicn/tests/vectors/bytestream.jsonl`).
@@ -175,6 +188,11 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
             let suffix = interest.name.last().unwrap().as_segment().unwrap();
             stream_of.requests += 1;
             let packet = match stream_of.packets.get(&suffix) {
+                Some(packet)
+                    if stream_of.changed_to_nack == Some(suffix) && !interest.must_be_fresh =>
+                {
+                    changed_to_nack(&data_of(packet)).into()
+                }
                 Some(packet) => data_of(packet).into(),
                 None if stream_of.denies_others => {
                     let absence = Data::new(interest.name.to_name()).content_type(3);
@@ -277,6 +295,18 @@ fn false_last_flag_does_not_truncate() {
         assert_eq!(fetched.octets, content(40), "{flipped:?}");
         assert!(fetched.fixture.now < Instant::ZERO.plus_ns(10 * NS_PER_S), "{flipped:?}");
         assert!(stream.requests < 80, "{flipped:?}: {}", stream.requests);
+    }
+}
+
+/// hICN has no refusals, and its signature does not cover the ContentType: the packet is a bad copy.
+#[test]
+fn changed_content_type_is_no_refusal() {
+    for changed in [0, 3, 39] {
+        for (mut stream, segments) in [(Stream::plain(40), 40), (Stream::listed(32, 4, 39), 32)] {
+            stream.changed_to_nack = Some(changed);
+            let fetched = fetch(&mut stream);
+            assert_eq!((fetched.error, fetched.octets), (None, content(segments)), "{changed}");
+        }
     }
 }
 

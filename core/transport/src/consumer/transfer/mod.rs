@@ -18,7 +18,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 pub(super) use self::verdicts::Verified;
 use super::chunks::CHUNK_SEGMENTS_MAX;
 use super::config::{ConsumerConfig, LagPolicy, ReaderMode, Verification};
-use super::end_claim::{EndClaims, StatedEnd};
+use super::end_claim::{EndClaims, StatedEnd, is_refusal};
 use super::holes::Holes;
 use super::inventory::{Inventory, Need};
 use super::live::{Live, LiveState};
@@ -220,7 +220,7 @@ impl Transfer {
             if !self.on_answer(index, answer) {
                 continue;
             }
-            if data.is_nack() {
+            if is_refusal(data) {
                 self.on_packet_absent(now, index, out);
                 continue;
             }
