@@ -10,6 +10,9 @@
 //! 2. If a good segment after it arrives, the claim was false.
 //! 3. If nothing answers, the object ends with the claim, and the end counts as unsigned.
 //!
+//! Meanwhile, the transfer requests the metadata of an object that it fetches by the name of a
+//! version. If they are those of the version, they state its end, and the test is over.
+//!
 //! A producer may answer that a segment does not exist. That confirms a claim of the one before it
 //! at once, and otherwise ends the requests of a stream there.
 //!
@@ -72,6 +75,22 @@ pub(super) struct EndClaims {
     claimed_last: Option<u64>,
     false_claims: u32,
     is_confirmed: bool,
+    metadata: EndMetadata,
+}
+
+/// Metadata that may state the end.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum EndMetadata {
+    #[default]
+    NotRequested,
+    Requested {
+        /// Bypassing caches: they may have those of another version.
+        is_fresh: bool,
+    },
+    /// They are being verified. The last segment that they state.
+    Verifying(u64),
+    /// They do not state the end, or have stated it.
+    Over,
 }
 
 impl EndClaims {
@@ -105,6 +124,14 @@ impl EndClaims {
     /// The highest verified segment.
     pub(super) fn newest(&self) -> Option<u64> {
         self.newest
+    }
+
+    pub(super) fn metadata(&self) -> EndMetadata {
+        self.metadata
+    }
+
+    pub(super) fn set_metadata(&mut self, metadata: EndMetadata) {
+        self.metadata = metadata;
     }
 
     /// Whether the object ended by a claim.

@@ -348,6 +348,105 @@ fn flags_do_not_count_if_metadata_state_the_end() {
     assert!(!fixture.consumer.stats().has_unsigned_end);
 }
 
+/// What the network answers to requests for metadata.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum MetadataAnswer {
+    None,
+    /// Metadata of an older version, which end at another segment.
+    Older,
+    /// The same if routers may answer from their stores.
+    OlderUnlessFresh,
+    Right,
+    Forged,
+}
+
+/// Fetches six segments by the name of a version. The third and the last one have the last flag.
+/// Returns when the fetch ended, and whether the end is signed.
+fn fetch_version(answer: MetadataAnswer) -> (Instant, bool) {
+    let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
+    let (object, versioned): (Name, Name) = ("/a".parse().unwrap(), "/a/54=%02".parse().unwrap());
+    let metadata_name = mapping.metadata_interest(object.as_view()).0;
+    let config = ConsumerConfig {
+        mapping,
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        ..config()
+    };
+    let mut fixture = Fixture::new(Target::Version { versioned: versioned.clone() }, config);
+    let targets = Target::Version { versioned: versioned.clone() };
+    fixture.inputs.push(ConsumerInput::Read { segments: 100 });
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    fixture.input(start);
+    let mut segments = 0;
+    for _ in 0..1000 {
+        for interest in core::mem::take(&mut fixture.requested) {
+            let interest = InterestView::decode(&interest).unwrap();
+            assert!(targets.prefixes(mapping).any(|it| it.as_view().is_prefix_of(interest.name)));
+            let hicn = HicnName::from_name(interest.name).unwrap();
+            let packet = if interest.name == metadata_name.as_view() {
+                let is_older = match answer {
+                    MetadataAnswer::None => continue,
+                    MetadataAnswer::Older => true,
+                    MetadataAnswer::OlderUnlessFresh => !interest.must_be_fresh,
+                    MetadataAnswer::Right | MetadataAnswer::Forged => false,
+                };
+                let (version, last) = if is_older { ("/a/54=%01", 2) } else { ("/a/54=%02", 5) };
+                let metadata = Metadata {
+                    last_segment: Some(last),
+                    ..Metadata::new(version.parse().unwrap())
+                };
+                Data::new(metadata_name.clone()).content(metadata.encode()).encode_with_digest()
+            } else if hicn.suffix < 6 {
+                let flags = Flags::default().with_if(Flags::LAST, matches!(hicn.suffix, 2 | 5));
+                let mut octets = packet(hicn.suffix, flags, b"x");
+                octets[8..24].copy_from_slice(&hicn.address.octets());
+                data_of(&octets)
+            } else {
+                continue;
+            };
+            let (path, header) = (PATH, LpHeader::default());
+            fixture.inputs.push(ConsumerInput::Packet { path, header, packet: packet.into() });
+        }
+        for op in core::mem::take(&mut fixture.out.verify) {
+            let data = DataView::decode(&op.packet).unwrap();
+            let is_forged =
+                data.name == metadata_name.as_view() && answer == MetadataAnswer::Forged;
+            let verdict = match is_forged {
+                true => Verdict::Bad { reason: "forged".into(), digest: None },
+                false => Verdict::Good,
+            };
+            fixture.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+        }
+        segments += core::mem::take(&mut fixture.out.deliveries).len();
+        if fixture.consumer.has_ended() {
+            let failures = fixture.events().into_iter().filter(|it| it.starts_with("Failed"));
+            assert_eq!((segments, failures.count()), (6, 0), "{answer:?}");
+            return (fixture.now, !fixture.consumer.stats().has_unsigned_end);
+        }
+        if fixture.inputs.is_empty() {
+            let wakeup = fixture.consumer.next_wakeup().expect("it waits for something");
+            fixture.now = fixture.now.plus_ns(1).max(wakeup);
+        }
+        fixture.step();
+    }
+    panic!("the fetch does not end");
+}
+
+/// The end of a version that is fetched by its name, from metadata that are requested for it.
+#[test]
+fn metadata_confirm_end_of_a_version() {
+    let second = Instant::ZERO.plus_ns(NS_PER_S);
+    for answer in [MetadataAnswer::Right, MetadataAnswer::OlderUnlessFresh] {
+        let (ended, is_signed) = fetch_version(answer);
+        assert!(is_signed && ended < second, "{answer:?}: {ended:?}");
+    }
+    for answer in [MetadataAnswer::None, MetadataAnswer::Older, MetadataAnswer::Forged] {
+        let (ended, is_signed) = fetch_version(answer);
+        assert!(!is_signed, "{answer:?}");
+        assert!((3..4).contains(&(ended.ns_since(Instant::ZERO) / NS_PER_S)), "{answer:?}");
+    }
+}
+
 #[test]
 fn manifests_list_the_packets_of_a_stream() {
     for (segments, per_part) in [(1_u32, 4), (4, 4), (5, 4), (40, 7), (40, 1), (300, 38)] {

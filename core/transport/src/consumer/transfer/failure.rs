@@ -4,13 +4,14 @@ use weir_base::Instant;
 use weir_wire::Name;
 
 use super::{Purpose, Transfer, TransferState};
-use crate::consumer::end_claim::ClaimStep;
+use crate::consumer::end_claim::{ClaimStep, EndMetadata};
 use crate::consumer::layout::Layout;
 use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
 use crate::consumer::scoreboard::FailReason;
-use crate::consumer::target::PacketId;
+use crate::consumer::target::{PacketId, object_of};
+use crate::interest::Selectors;
 use crate::request::{Request, RetryLimits};
 
 /// Retry limits of the request that tests a claim: 1 + 2 s.
@@ -67,7 +68,7 @@ impl Transfer {
         let is_wanted = |index| ranges.is_wanted(index);
         self.requests.retain(|purpose| match purpose {
             Purpose::Refetch(index) | Purpose::TestClaim(index) => is_wanted(index),
-            Purpose::Renewal => true,
+            Purpose::Renewal | Purpose::EndMetadata => true,
         });
         self.reader.drop_unread(self.verify.retain(is_wanted));
         out.events.push(ConsumerEvent::RangeFailed { range, error });
@@ -255,12 +256,41 @@ impl Transfer {
             let name = self.inventory.naming.name_of(next);
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
+            if self.claims.metadata() == EndMetadata::NotRequested {
+                self.request_end_metadata(now, false);
+            }
         }
         if stops_window && !is_answered {
             self.set_last(last, true, out);
         } else {
             self.forget_last(out);
         }
+    }
+
+    /// Requests the metadata of the object, which state the end of its latest version.
+    pub(super) fn request_end_metadata(&mut self, now: Instant, is_fresh: bool) {
+        let Some(versioned) = self.inventory.metadata.as_ref().map(|known| &known.versioned) else {
+            return;
+        };
+        let Some(object) = object_of(versioned.as_view()) else { return };
+        let mapping = self.config.mapping;
+        let (name, can_be_prefix) = mapping.metadata_interest(object.as_view());
+        let selectors =
+            Selectors { can_be_prefix, must_be_fresh: is_fresh, ..self.config.selectors() };
+        let request = Request::new(&name, selectors, CLAIM_TRIES, now)
+            .with_element(mapping.metadata_payload(object.as_view()));
+        self.requests.add(Purpose::EndMetadata, request);
+        self.claims.set_metadata(EndMetadata::Requested { is_fresh });
+    }
+
+    /// If metadata that should have stated the end are not usable, ignores them. Returns whether
+    /// they are.
+    pub(in crate::consumer) fn drop_end_metadata(&mut self) -> bool {
+        let is_it = matches!(self.claims.metadata(), EndMetadata::Verifying(_));
+        if is_it {
+            self.claims.set_metadata(EndMetadata::Over);
+        }
+        is_it
     }
 
     /// No packet follows the one that claims to be the last.
@@ -275,6 +305,7 @@ impl Transfer {
             return self.fail(error, out);
         }
         if let Some(last) = self.claims.confirm() {
+            self.requests.retain(|purpose| purpose != Purpose::EndMetadata);
             self.set_last(last, true, out);
         }
     }

@@ -44,6 +44,8 @@ enum Purpose {
     Refetch(u64),
     /// The packet of this index, which follows one that claims to be the last.
     TestClaim(u64),
+    /// The metadata, which may state the end while a claim is tested.
+    EndMetadata,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -208,6 +210,9 @@ impl Transfer {
                 };
             }
         }
+        if self.requests.take_if_answered(Purpose::EndMetadata, data) {
+            return self.on_end_metadata(now, data, incoming, out);
+        }
         let mut found = core::mem::take(&mut self.found);
         self.inventory.naming.find(data.name.value(), &mut found);
         if found.is_empty() {
@@ -306,6 +311,8 @@ impl Transfer {
                 self.on_packet_failed(now, FailedSegment { index, reason }, out)
             }
             (Purpose::TestClaim(index), _) => self.on_claim_tested(index, reason, out),
+            // The test decides.
+            (Purpose::EndMetadata, _) => {}
             (Purpose::Renewal, Some(live)) if !live.has_recent_data(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }
@@ -407,7 +414,8 @@ impl Transfer {
     }
 
     /// The new metadata are verified.
-    pub(super) fn renewal_verified(&mut self) {
+    pub(super) fn renewal_verified(&mut self, out: &mut ConsumerOutbox) {
+        self.on_end_metadata_verified(out);
         if let Some(live) = &mut self.live {
             live.renewal_verified();
         }
