@@ -287,6 +287,46 @@ fn puts_a_file_at_an_address() {
     }
 }
 
+/// Several producers use the prefix of one mapping at one router: a directory with more addresses
+/// than are registered one by one, files with names and with addresses, and a longer prefix.
+#[test]
+fn producers_share_the_prefix_of_a_mapping() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    for file in 0..40 {
+        host.write(&format!("folder/{file}"), format!("file {file}").as_bytes());
+    }
+    let names = ["/folder", "/one", "/two", "hicn:2001:db8:7::5", "hicn:2001:db8:7:1::6", "/below"];
+    let mapping_of = |at: usize| if at == 5 { "hicn:2001:db8:7:1::/64" } else { MAPPING };
+    let producers: Vec<_> = (0..names.len())
+        .map(|at| {
+            let file = format!("source{at}");
+            host.write(&file, &content(2500 + at));
+            let source = if at == 0 { "folder" } else { &file };
+            let options = ["--mapping", mapping_of(at), "--freshness", "10"];
+            border.router.put_object(&[&[source, names[at]][..], &options].concat())
+        })
+        .collect();
+    // In both orders, as the router may try the producers in turn.
+    for at in (0..names.len()).chain((0..names.len()).rev()) {
+        let get = ["get", names[at], "--mapping", mapping_of(at), "--force", "-o", "copy"];
+        border.router.weir(&get).success();
+        match at {
+            0 => assert_eq!(std::fs::read(host.path("copy/39")).unwrap(), b"file 39"),
+            _ => assert!(std::fs::read(host.path("copy")).unwrap() == content(2500 + at)),
+        }
+        let _ = std::fs::remove_dir_all(host.path("copy"));
+    }
+    for (process, name) in &producers {
+        assert!(!process.log().contains("another producer"), "{name}: {}", process.log());
+    }
+    // The same name, or address, twice.
+    for name in ["/one", "hicn:2001:db8:7::5"] {
+        let (second, _) = border.router.put_object(&["source2", name, "--mapping", MAPPING]);
+        second.wait_for_output("another producer already serves");
+    }
+}
+
 #[test]
 fn commands_make_hicn_faces() {
     let host = Host::new();
