@@ -14,7 +14,7 @@
 //! version. If they are those of the version, they state its end, and the test is over.
 //!
 //! A producer may answer that a segment does not exist. That confirms a claim of the one before it
-//! at once, and otherwise ends the requests of a stream there.
+//! at once, and otherwise ends the requests of the object there.
 //!
 //! Without a claim, an object without signed end fails when its next segment gets no answer.
 //!
@@ -119,6 +119,11 @@ impl EndClaims {
 
     pub(super) fn claimed_last(&self) -> Option<u64> {
         self.claimed_last
+    }
+
+    /// Signed content states the end.
+    pub(super) fn end_is_signed(&mut self) {
+        self.is_confirmed = false;
     }
 
     /// The highest verified segment.

@@ -361,8 +361,9 @@ enum MetadataAnswer {
 }
 
 /// Fetches six segments by the name of a version. The third and the last one have the last flag.
-/// Returns when the fetch ended, and whether the end is signed.
-fn fetch_version(answer: MetadataAnswer) -> (Instant, bool) {
+/// `denies_others`: the producer answers that other segments do not exist. Returns when the fetch
+/// ended, and whether the end is signed.
+fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool) {
     let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
     let (object, versioned): (Name, Name) = ("/a".parse().unwrap(), "/a/54=%02".parse().unwrap());
     let metadata_name = mapping.metadata_interest(object.as_view()).0;
@@ -401,6 +402,9 @@ fn fetch_version(answer: MetadataAnswer) -> (Instant, bool) {
                 let mut octets = packet(hicn.suffix, flags, b"x");
                 octets[8..24].copy_from_slice(&hicn.address.octets());
                 data_of(&octets)
+            } else if denies_others {
+                let absence = Data::new(interest.name.to_name()).content_type(3);
+                absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32])
             } else {
                 continue;
             };
@@ -436,14 +440,20 @@ fn fetch_version(answer: MetadataAnswer) -> (Instant, bool) {
 #[test]
 fn metadata_confirm_end_of_a_version() {
     let second = Instant::ZERO.plus_ns(NS_PER_S);
-    for answer in [MetadataAnswer::Right, MetadataAnswer::OlderUnlessFresh] {
-        let (ended, is_signed) = fetch_version(answer);
-        assert!(is_signed && ended < second, "{answer:?}: {ended:?}");
-    }
-    for answer in [MetadataAnswer::None, MetadataAnswer::Older, MetadataAnswer::Forged] {
-        let (ended, is_signed) = fetch_version(answer);
-        assert!(!is_signed, "{answer:?}");
-        assert!((3..4).contains(&(ended.ns_since(Instant::ZERO) / NS_PER_S)), "{answer:?}");
+    for denies in [false, true] {
+        for answer in [MetadataAnswer::Right, MetadataAnswer::OlderUnlessFresh] {
+            let (ended, is_signed) = fetch_version(answer, denies);
+            assert!(is_signed && ended < second, "{answer:?}: {ended:?}");
+        }
+        for answer in [MetadataAnswer::None, MetadataAnswer::Older, MetadataAnswer::Forged] {
+            let (ended, is_signed) = fetch_version(answer, denies);
+            assert!(!is_signed, "{answer:?}");
+            // Producers that deny the next segment confirm the end at once.
+            let is_quick = denies && answer != MetadataAnswer::None;
+            let seconds = if is_quick { 0..1 } else { 3..4 };
+            let ended = ended.ns_since(Instant::ZERO) / NS_PER_S;
+            assert!(seconds.contains(&ended), "{answer:?}: {ended}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::consumer::requests::SINGLE_TRIES;
 use crate::consumer::scoreboard::FailReason;
 use crate::consumer::target::{PacketId, object_of};
 use crate::interest::Selectors;
+use crate::mapping::NameMapping;
 use crate::request::{Request, RetryLimits};
 
 /// Retry limits of the request that tests a claim: 1 + 2 s.
@@ -93,13 +94,13 @@ impl Transfer {
     /// An answer states that the packet does not exist. A reliable consumer requests the packet
     /// once more, bypassing all caches. After a second such answer, the object or the range fails.
     ///
-    /// Requests for a stream whose end is unknown may lie behind its end. There, such an answer
-    /// only bounds what is requested.
+    /// Requests for an object whose end is unknown, or only claimed, may lie behind its end. There,
+    /// such an answer only bounds what is requested.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
-        if self.inventory.is_stream() && !self.verify.knows_last_segment() {
+        if self.has_open_end() {
             let absent = self.absent.map_or(index, |absent| absent.min(index));
             self.absent = Some(absent);
-            self.requests.retain(|purpose| purpose != Purpose::TestClaim(absent));
+            self.requests.retain(|purpose| purpose != Purpose::TestClaim(index));
             self.set_limit();
             self.check_absent(out);
             return;
@@ -111,11 +112,29 @@ impl Transfer {
         }
     }
 
-    /// Compares the first packet of a stream that does not exist with what is known about the end.
+    /// Whether nothing signed states the end, and it is unknown or only claimed. Objects with names
+    /// of NDN state it in all their segments.
+    fn has_open_end(&self) -> bool {
+        let may_be_open = self.inventory.is_stream()
+            || (self.config.mapping != NameMapping::Identity
+                && self.live.is_none()
+                && self.inventory.layout().is_some()
+                && self.inventory.metadata.as_ref().is_none_or(|it| it.last_segment.is_none())
+                && (self.inventory.last_segment().is_none()
+                    || self.claims.claimed_last().is_some()));
+        may_be_open && !self.verify.knows_last_segment()
+    }
+
+    /// Compares the first packet that does not exist with what is known about the end.
     fn check_absent(&mut self, out: &mut ConsumerOutbox) {
         let (Some(absent), Some(layout)) = (self.absent, self.inventory.layout()) else { return };
         let end_of = |last| layout.end_index(last).filter(|_| last.is_some());
-        if end_of(self.claims.claimed_last()) == Some(absent) {
+        // The part of a manifest may precede the next segment.
+        let is_next = |last: u64| {
+            end_of(Some(last)) == Some(absent)
+                || layout.index_of(PacketId::Segment(last + 1)) == Some(absent)
+        };
+        if self.claims.claimed_last().is_some_and(is_next) {
             if let Some(last) = self.claims.confirm() {
                 self.set_last(last, true, out);
             }
@@ -125,8 +144,7 @@ impl Transfer {
         }
     }
 
-    /// The packet of a stream that does not exist, although the end of the stream is unknown or
-    /// behind it.
+    /// The packet that does not exist, although the end of the object is unknown or behind it.
     pub(super) fn absent_packet(&self) -> Option<u64> {
         let last = self.inventory.last_segment();
         let end = last.and_then(|_| self.inventory.layout()?.end_index(last));
@@ -256,9 +274,9 @@ impl Transfer {
             let name = self.inventory.naming.name_of(next);
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
-            if self.claims.metadata() == EndMetadata::NotRequested {
-                self.request_end_metadata(now, false);
-            }
+        }
+        if !is_answered && self.claims.metadata() == EndMetadata::NotRequested {
+            self.request_end_metadata(now, false);
         }
         if stops_window && !is_answered {
             self.set_last(last, true, out);

@@ -70,7 +70,7 @@ pub(super) struct Transfer {
     holes: Option<Box<Holes>>,
     /// Claims about the end of an object whose end is not signed.
     claims: EndClaims,
-    /// The first packet of a stream that does not exist, according to an answer.
+    /// The first packet that does not exist, according to an answer, while the end is unknown.
     absent: Option<u64>,
     /// The latest Nack had the reason NoRoute, and came from a router beyond the first.
     is_no_route_remote: bool,

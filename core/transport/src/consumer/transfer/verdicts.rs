@@ -269,6 +269,7 @@ impl Transfer {
     pub(super) fn on_end_metadata_verified(&mut self, out: &mut ConsumerOutbox) {
         if let EndMetadata::Verifying(last) = self.claims.metadata() {
             self.claims.set_metadata(EndMetadata::Over);
+            self.claims.end_is_signed();
             self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
             self.on_last_segment_verified(last, out);
         }
