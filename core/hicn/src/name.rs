@@ -3,8 +3,6 @@ use core::net::Ipv6Addr;
 
 use weir_wire::{Name, NameView, tlv};
 
-use crate::prefix::{HicnPrefix, HicnUriError};
-
 /// The keyword at the start of hICN names in NDN packets.
 const KEYWORD: &[u8] = b"hicn";
 const ADDRESS_BYTES: usize = 16;
@@ -34,13 +32,6 @@ impl HicnName {
             name.append_generic(group);
         }
         name
-    }
-
-    /// Parses the name of an address, such as `hicn:b001::1`, or of a prefix, such as
-    /// `hicn:b001::/16` ([`HicnPrefix::parse_uri`]). The name of an address is that of its packets
-    /// without the suffix. `None`: the text has another form.
-    pub fn parse_uri(text: &str) -> Option<Result<Name, HicnUriError>> {
-        HicnPrefix::parse_uri(text).map(|parsed| parsed.map(HicnPrefix::name_of_groups))
     }
 
     /// The address that a name consists of, without a suffix, if it does.

@@ -118,6 +118,15 @@ impl HicnPrefix {
     }
 }
 
+impl HicnName {
+    /// Parses the name of an address, such as `hicn:b001::1`, or of a prefix, such as
+    /// `hicn:b001::/16` ([`HicnPrefix::parse_uri`]). The name of an address is that of its packets
+    /// without the suffix. `None`: the text has another form.
+    pub fn parse_uri(text: &str) -> Option<Result<Name, HicnUriError>> {
+        HicnPrefix::parse_uri(text).map(|parsed| parsed.map(HicnPrefix::name_of_groups))
+    }
+}
+
 impl fmt::Display for HicnPrefix {
     /// As in a URI, without the scheme.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

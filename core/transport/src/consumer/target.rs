@@ -92,7 +92,7 @@ impl Target {
     }
 }
 
-/// The object of which a name is a version; `None` if the name has no version.
+/// The object that a versioned name belongs to; `None` if the name has no version.
 pub(super) fn object_of(versioned: NameView<'_>) -> Option<Name> {
     versioned.last()?.as_version()?;
     Some(versioned.parent().to_name())

@@ -298,7 +298,8 @@ fn false_last_flag_does_not_truncate() {
     }
 }
 
-/// hICN has no refusals, and its signature does not cover the ContentType: the packet is a bad copy.
+/// hICN has no refusals, and its signature does not cover the ContentType. So the packet is a bad
+/// copy.
 #[test]
 fn changed_content_type_is_no_refusal() {
     for changed in [0, 3, 39] {
@@ -360,9 +361,40 @@ enum MetadataAnswer {
     Forged,
 }
 
-/// Fetches six segments by the name of a version. The third and the last one have the last flag.
-/// `denies_others`: the producer answers that other segments do not exist. Returns when the fetch
-/// ended, and whether the end is signed.
+/// What a producer of six segments answers. The third and the last one have the last flag.
+/// `denies_others`: it answers that other segments do not exist.
+fn answer_of_version(
+    interest: &InterestView<'_>,
+    answer: MetadataAnswer,
+    denies_others: bool,
+) -> Option<Vec<u8>> {
+    let HicnName { address, suffix } = HicnName::from_name(interest.name).unwrap();
+    let name = interest.name.to_name();
+    if suffix == u32::MAX {
+        let is_older = match answer {
+            MetadataAnswer::None => return None,
+            MetadataAnswer::Older => true,
+            MetadataAnswer::OlderUnlessFresh => !interest.must_be_fresh,
+            MetadataAnswer::Right | MetadataAnswer::Forged => false,
+        };
+        let (version, last) = if is_older { ("/a/54=%01", 2) } else { ("/a/54=%02", 5) };
+        let metadata = Metadata::new(version.parse().unwrap());
+        let metadata = Metadata { last_segment: Some(last), ..metadata };
+        return Some(Data::new(name).content(metadata.encode()).encode_with_digest());
+    }
+    if suffix < 6 {
+        let flags = Flags::default().with_if(Flags::LAST, matches!(suffix, 2 | 5));
+        let mut octets = packet(suffix, flags, b"x");
+        octets[8..24].copy_from_slice(&address.octets());
+        return Some(data_of(&octets));
+    }
+    let absence = Data::new(name).content_type(3);
+    let absence = absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]);
+    denies_others.then_some(absence)
+}
+
+/// Fetches six segments by the name of a version. Returns when the fetch ended, and whether the end
+/// is signed.
 fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool) {
     let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
     let (object, versioned): (Name, Name) = ("/a".parse().unwrap(), "/a/54=%02".parse().unwrap());
@@ -383,29 +415,7 @@ fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool)
         for interest in core::mem::take(&mut fixture.requested) {
             let interest = InterestView::decode(&interest).unwrap();
             assert!(targets.prefixes(mapping).any(|it| it.as_view().is_prefix_of(interest.name)));
-            let hicn = HicnName::from_name(interest.name).unwrap();
-            let packet = if interest.name == metadata_name.as_view() {
-                let is_older = match answer {
-                    MetadataAnswer::None => continue,
-                    MetadataAnswer::Older => true,
-                    MetadataAnswer::OlderUnlessFresh => !interest.must_be_fresh,
-                    MetadataAnswer::Right | MetadataAnswer::Forged => false,
-                };
-                let (version, last) = if is_older { ("/a/54=%01", 2) } else { ("/a/54=%02", 5) };
-                let metadata = Metadata {
-                    last_segment: Some(last),
-                    ..Metadata::new(version.parse().unwrap())
-                };
-                Data::new(metadata_name.clone()).content(metadata.encode()).encode_with_digest()
-            } else if hicn.suffix < 6 {
-                let flags = Flags::default().with_if(Flags::LAST, matches!(hicn.suffix, 2 | 5));
-                let mut octets = packet(hicn.suffix, flags, b"x");
-                octets[8..24].copy_from_slice(&hicn.address.octets());
-                data_of(&octets)
-            } else if denies_others {
-                let absence = Data::new(interest.name.to_name()).content_type(3);
-                absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32])
-            } else {
+            let Some(packet) = answer_of_version(&interest, answer, denies_others) else {
                 continue;
             };
             let (path, header) = (PATH, LpHeader::default());

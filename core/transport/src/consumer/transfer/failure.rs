@@ -275,7 +275,8 @@ impl Transfer {
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
         }
-        if !is_answered && self.claims.metadata() == EndMetadata::NotRequested {
+        let is_refuted = is_answered && self.absent != Some(next);
+        if !is_refuted && self.claims.metadata() == EndMetadata::NotRequested {
             self.request_end_metadata(now, false);
         }
         if stops_window && !is_answered {
