@@ -71,6 +71,13 @@ impl Trust for PythonTrust {
     }
 }
 
+/// Certificate files, whether unsigned content is accepted, and the file of a key of hICN.
+pub(crate) type Trusted = (Vec<PathBuf>, bool, Option<PathBuf>);
+
+pub(crate) fn trust_settings((anchors, allow_unsigned, hicn_key): Trusted) -> TrustSettings {
+    TrustSettings { anchors, allow_unsigned, hicn_key }
+}
+
 /// The trust settings for a name.
 ///
 /// # Errors
@@ -113,21 +120,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (name, prefix, router, anchors, allow_unsigned, hicn_key, options))]
+    #[pyo3(signature = (name, prefix, router, trusted, options))]
     fn new(
         name: &str,
         prefix: &str,
         router: Option<String>,
-        anchors: Vec<PathBuf>,
-        allow_unsigned: bool,
-        hicn_key: Option<PathBuf>,
+        trusted: Trusted,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         Ok(Self {
             name: sessions::name_of(name)?,
             prefix: sessions::name_of(prefix)?,
             router,
-            trust: TrustSettings { anchors, allow_unsigned, hicn_key },
+            trust: trust_settings(trusted),
             options: options::for_consumer(options)?,
             consumer: Mutex::default(),
             metadata: Arc::default(),

@@ -156,7 +156,7 @@ class Consumer:
         self.prefix = _weir.check_name(prefix)
         files = [os.fspath(path) for path in anchors]
         key = None if hicn_key is None else os.fspath(hicn_key)
-        self._given = (self.prefix, router, files, allow_unsigned, key)
+        self._given = (self.prefix, router, (files, allow_unsigned, key))
         self._options = dict(options)
         # Report invalid options now.
         self.source(self.prefix)
@@ -214,11 +214,10 @@ class Consumer:
 def _consumer(
     prefix: str,
     router: str | None,
-    anchors: list[str],
-    allow_unsigned: bool,
-    hicn_key: str | None,
+    trusted: tuple[list[str], bool, str | None],
     options: ConsumerOptions,
 ) -> Consumer:
+    anchors, allow_unsigned, hicn_key = trusted
     given: dict[str, Any] = {
         "router": router,
         "anchors": anchors,

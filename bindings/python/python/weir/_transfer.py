@@ -17,8 +17,8 @@ from ._pending import flat
 if TYPE_CHECKING:
     from ._weir import Octets
 
-#: Router, anchors, `allow_unsigned`, and `hicn_key`.
-Where = tuple[str | None, list[str], bool, str | None]
+#: Router, and anchors, `allow_unsigned` and `hicn_key`.
+Where = tuple[str | None, tuple[list[str], bool, str | None]]
 #: Number of files of a directory that are fetched in parallel.
 SIDE_BY_SIDE = 8
 #: Suffixes of temporary files of downloads.
@@ -94,7 +94,7 @@ def get(
         raise TypeError("range and timeout cannot be combined with to=")
     files = [os.fspath(path) for path in trusted["anchors"]]
     key = None if hicn_key is None else os.fspath(hicn_key)
-    where = (router, files, allow_unsigned, key)
+    where = (router, (files, allow_unsigned, key))
     return _get_to(name, os.fspath(to), where, dict(options))
 
 

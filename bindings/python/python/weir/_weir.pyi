@@ -34,9 +34,7 @@ class Source:
         name: str,
         prefix: str,
         router: str | None,
-        anchors: list[str],
-        allow_unsigned: bool,
-        hicn_key: str | None,
+        trusted: tuple[list[str], bool, str | None],
         options: dict[str, Any],
     ) -> Source: ...
     @property
@@ -152,9 +150,7 @@ def download(
     name: str,
     path: str,
     router: str | None,
-    anchors: list[str],
-    allow_unsigned: bool,
-    hicn_key: str | None,
+    trusted: tuple[list[str], bool, str | None],
     options: dict[str, Any],
 ) -> tuple[str, int]: ...
 def consumer_options() -> list[Row]: ...
