@@ -114,6 +114,7 @@ fn signing_key_and_anchors_can_be_chosen() {
     let other = certificate("/other", "other.cert", &["--default"]);
     let signer = certificate("/p", "signer.cert", &[]);
     run(&router, "choices", &["keys", &signer, &other]);
+    run(&router, "choices", &["hicn-key", &signer, &other]);
 }
 
 #[test]

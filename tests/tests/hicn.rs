@@ -287,6 +287,63 @@ fn puts_a_file_at_an_address() {
     }
 }
 
+/// A file with hICN's signature, fetched by the name of its version: its metadata confirm the end,
+/// and the producer denies the segment behind it.
+#[test]
+fn version_has_a_signed_end() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    host.write("source", &content(50_000));
+    let put = ["source", "/file", "--mapping", MAPPING, "--segment-size", "1000"];
+    let signed = ["--signature-format", "hicn"];
+    let (_producer, versioned) = border.router.put_object(&[&put[..], &signed].concat());
+    let get = ["get", &versioned, "--mapping", MAPPING, "-o", "out", "--json"];
+    let report = border.router.weir(&get).success().json();
+    assert_eq!(report["unsigned_end"], false, "{report}");
+    assert!(std::fs::read(host.path("out")).unwrap() == content(50_000));
+}
+
+/// Several producers use the prefix of one mapping at one router: a directory with more addresses
+/// than are registered one by one, files with names and with addresses, and a longer prefix.
+#[test]
+fn producers_share_the_prefix_of_a_mapping() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    for file in 0..40 {
+        host.write(&format!("folder/{file}"), format!("file {file}").as_bytes());
+    }
+    let names = ["/folder", "/one", "/two", "hicn:2001:db8:7::5", "hicn:2001:db8:7:1::6", "/below"];
+    let mapping_of = |at: usize| if at == 5 { "hicn:2001:db8:7:1::/64" } else { MAPPING };
+    let producers: Vec<_> = (0..names.len())
+        .map(|at| {
+            let file = format!("source{at}");
+            host.write(&file, &content(2500 + at));
+            let source = if at == 0 { "folder" } else { &file };
+            let options = ["--mapping", mapping_of(at), "--freshness", "10"];
+            border.router.put_object(&[&[source, names[at]][..], &options].concat())
+        })
+        .collect();
+    // In both orders, as the router may try the producers in turn.
+    for (turn, at) in (0..names.len()).chain((0..names.len()).rev()).enumerate() {
+        let copy = format!("copy{turn}");
+        let get = ["get", names[at], "--mapping", mapping_of(at), "-o", &copy];
+        border.router.weir(&get).success();
+        let (file, expected) = match at {
+            0 => (format!("{copy}/39"), b"file 39".to_vec()),
+            _ => (copy, content(2500 + at)),
+        };
+        assert!(std::fs::read(host.path(&file)).unwrap() == expected, "{}", names[at]);
+    }
+    for (process, name) in &producers {
+        assert!(!process.log().contains("another producer"), "{name}: {}", process.log());
+    }
+    // The same name, or address, twice.
+    for name in ["/one", "hicn:2001:db8:7::5"] {
+        let (second, _) = border.router.put_object(&["source2", name, "--mapping", MAPPING]);
+        second.wait_for_output("another producer already serves");
+    }
+}
+
 #[test]
 fn commands_make_hicn_faces() {
     let host = Host::new();

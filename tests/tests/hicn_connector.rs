@@ -85,7 +85,7 @@ impl Program {
     }
 
     fn route(&self, command: Command) -> MessageKind {
-        let prefix = HicnPrefix { address: "2001:db8:7::".parse().unwrap(), len: 48 };
+        let prefix = HicnPrefix::masked("2001:db8:7::".parse().unwrap(), 48);
         self.request(&ControlMessage::request(command, 0x0102_0304).encode_route(prefix))
     }
 }

@@ -143,9 +143,10 @@ fn unmappable_names_are_refused() {
 }
 
 /// The user's own keys, and a key at first use, are trusted as for NDN names. An anchor is not: it
-/// applies to names below its own, and an hICN name is never below it.
+/// applies to names below its own, and an hICN name is never below it. The certificate in the
+/// metadata names the key of an hICN signature by its digest.
 #[test]
-fn hicn_keys_are_trusted_by_user_rules() {
+fn hicn_names_are_trusted_by_user_rules() {
     let host = Host::new();
     let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
@@ -154,26 +155,27 @@ fn hicn_keys_are_trusted_by_user_rules() {
     let signer = owner.signer(&key.name).unwrap();
     let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
     let identity = Identity { certificate, ..Identity::new(signer) };
-    let producer =
-        Producer::bind_with(&one, name("/p"), identity, producer_options(&[("mapping", MAPPING)]))
-            .unwrap();
-    producer.publish(&name("/p/a"), content(100_000)).unwrap();
-    let read_with = |trust: UserTrust| {
-        let mut consumer = Consumer::bind(&other, name("/p"), trust);
-        consumer.set("mapping", MAPPING).unwrap();
-        read(&consumer, "/p/a")
-    };
-    let trust = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
-        UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap()
-    };
-    let stranger = KeyChain::at(host.path("stranger"));
-    for chain in [&owner, &stranger] {
-        assert!(read_with(trust(chain, &[])).unwrap() == content(100_000));
+    let anchor = owner.certificate_for(&key.name).unwrap().unwrap();
+    let anchor = host.write("anchor", anchor.wire());
+    for format in ["ndn", "hicn"] {
+        let options = [("mapping", MAPPING), ("signature_format", format)];
+        let options = producer_options(&options);
+        let producer = Producer::bind_with(&one, name("/p"), identity.clone(), options).unwrap();
+        let uri = format!("/p/{format}");
+        producer.publish(&name(&uri), content(100_000)).unwrap();
+        let stranger = KeyChain::at(host.path(&format!("stranger-{format}")));
+        let read_with = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
+            let trust = UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap();
+            let mut consumer = Consumer::bind(&other, name("/p"), trust);
+            consumer.set("mapping", MAPPING).unwrap();
+            read(&consumer, &uri)
+        };
+        for chain in [&owner, &stranger] {
+            assert!(read_with(chain, &[]).unwrap() == content(100_000), "{format}");
+        }
+        let error = read_with(&stranger, &[anchor.clone()]).unwrap_err();
+        assert!(error.to_string().contains("cannot be verified"), "{format}: {error}");
     }
-    let certificate = owner.certificate_for(&key.name).unwrap().unwrap();
-    let file = host.write("anchor", certificate.wire());
-    let error = read_with(trust(&stranger, &[file])).unwrap_err();
-    assert!(error.to_string().contains("cannot be verified"), "{error}");
 }
 
 /// A key and its verifier.
@@ -231,35 +233,6 @@ fn signs_once_for_both_sides_of_a_border() {
             }
         }
     }
-}
-
-/// The certificate in the metadata names the key by its digest.
-#[test]
-fn hicn_signatures_are_trusted_by_user_rules() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    let (one, other) = (session(&router), session(&router));
-    let owner = KeyChain::at(host.path("owner"));
-    let key = owner.generate(&name("/p"), KeyType::Ecdsa, None).unwrap();
-    let signer = owner.signer(&key.name).unwrap();
-    let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
-    let identity = Identity { certificate, ..Identity::new(signer) };
-    let producer = signed_producer(&one, identity, &[]);
-    producer.publish(&name("/p/a"), content(100_000)).unwrap();
-    let stranger = KeyChain::at(host.path("stranger"));
-    let read_with = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
-        let trust = UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap();
-        let mut consumer = Consumer::bind(&other, name("/p"), trust);
-        consumer.set("mapping", MAPPING).unwrap();
-        read(&consumer, "/p/a")
-    };
-    for chain in [&owner, &stranger] {
-        assert!(read_with(chain, &[]).unwrap() == content(100_000));
-    }
-    let anchor = owner.certificate_for(&key.name).unwrap().unwrap();
-    let file = host.write("anchor", anchor.wire());
-    let error = read_with(&stranger, &[file]).unwrap_err();
-    assert!(error.to_string().contains("cannot be verified"), "{error}");
 }
 
 #[test]
@@ -339,7 +312,9 @@ fn growing_objects_have_hicn_names() {
     let (one, other) = (session(&router), session(&router));
     let (identity, verifier) = key_pair(KeyType::Ed25519);
     for format in ["ndn", "hicn"] {
-        let options = [("mapping", MAPPING), ("signature_format", format)];
+        // Routers never answer with the metadata of an earlier version.
+        let fresh = ("metadata_freshness", "0s");
+        let options = [("mapping", MAPPING), ("signature_format", format), fresh];
         let producer =
             Producer::bind_with(&one, name("/p"), identity.clone(), producer_options(&options))
                 .unwrap();
@@ -373,8 +348,6 @@ fn growing_objects_have_hicn_names() {
         // A writer that is dropped leaves no object, and a newer version ends its readers.
         let mut dropped = producer.publish_live(&object).unwrap();
         append(&mut dropped, 0..1);
-        // Until now, routers may answer with the metadata of the version before.
-        thread::sleep(std::time::Duration::from_millis(20));
         let quick = [("lifetime", "300ms")];
         let mut reader = consumer(&quick).fetch_newest(&object).unwrap();
         assert_eq!(next(&mut reader), messages(0..1).pop());
@@ -398,7 +371,7 @@ fn offers_cross_with_hicn_names() {
     for format in ["ndn", "hicn"] {
         let (identity, verifier) = key_pair(KeyType::Ecdsa);
         let bind = |session: &Session, prefix: &str, mapping: &str| {
-            // Without metadata, the end of an object with hICN's signature takes 3 s to confirm.
+            // Offers wait while their receiver fetches.
             let wait = ("request_wait", "10s");
             let options = [("mapping", mapping), ("signature_format", format), wait];
             let (prefix, options) = (name(prefix), producer_options(&options));

@@ -18,6 +18,7 @@ pub(crate) const ICN_ANSWER: c_int = 0x0400_0000;
 pub(crate) const ICN_MISSED: c_int = 0x0800_0000;
 pub(crate) const ICN_REFUSE: c_int = 0x1000_0000;
 pub(crate) const ICN_UNVERIFIED: c_int = 0x2000_0000;
+pub(crate) const ICN_UNSIGNED_END: c_int = 0x4000_0000;
 
 /// Size of `struct sockaddr_icn` before its name.
 pub(crate) const FAMILY_BYTES: usize = size_of::<sa_family_t>();

@@ -12,7 +12,7 @@ use weir_socket::{Consumer, Reader, Session, SocketError};
 use weir_wire::Name;
 
 use crate::answer_queue::AnswerQueue;
-use crate::constants::{ICN_MISSED, ICN_UNVERIFIED};
+use crate::constants::{ICN_MISSED, ICN_UNSIGNED_END, ICN_UNVERIFIED};
 use crate::errors::errno_of;
 use crate::memory::ScatterBuffer;
 use crate::options::ConsumerSettings;
@@ -42,13 +42,17 @@ pub(crate) struct ReadResult {
     pub(crate) is_verified: bool,
     /// Whether segments were skipped before these bytes.
     has_missed: bool,
+    /// Whether this is an end that no signature covers.
+    has_unsigned_end: bool,
 }
 
 impl ReadResult {
     /// The message flags of this result.
     pub(crate) fn flags(&self) -> c_int {
         let unverified = if self.is_verified { 0 } else { ICN_UNVERIFIED };
-        unverified | if self.has_missed { ICN_MISSED } else { 0 }
+        let missed = if self.has_missed { ICN_MISSED } else { 0 };
+        let unsigned_end = if self.has_unsigned_end { ICN_UNSIGNED_END } else { 0 };
+        unverified | missed | unsigned_end
     }
 }
 
@@ -115,7 +119,9 @@ impl ReadState {
             total += count;
         };
         let is_verified = self.reader.is_verified();
-        let got = ReadResult { count: total, is_verified, has_missed: is_after_missed };
+        let has_unsigned_end = total == 0 && !self.reader.is_end_signed();
+        let got =
+            ReadResult { count: total, is_verified, has_missed: is_after_missed, has_unsigned_end };
         SourcePoll { found: Poll::Ready(Ok(got)), has_more }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use weir_binding::{SharedTrust, Signing};
+use weir_binding::{SharedTrust, Signing, TrustSettings, read_hicn_key};
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_face::FaceUri;
 use weir_socket::{ConsumerOptions, OptionInfo, ProducerOptions};
@@ -16,6 +16,8 @@ const ALLOW_UNSIGNED: &str = "allow_unsigned";
 /// Consumers: certificate files, separated by colons.
 const ANCHORS: &str = "anchors";
 const BETWEEN_ANCHORS: char = ':';
+/// Consumers: a file with the key of an hICN producer.
+const HICN_KEY: &str = "hicn_key";
 /// Consumers: the first byte, and optionally the number of bytes.
 const RANGE: &str = "range";
 const RANGE_COMMA: char = ',';
@@ -31,15 +33,14 @@ const DEFAULT: &str = "default";
 #[derive(Clone)]
 pub(crate) struct ConsumerSettings {
     pub(crate) options: ConsumerOptions,
-    allow_unsigned: bool,
-    anchors: Vec<PathBuf>,
+    trust: TrustSettings,
     /// Range of bytes; it may extend beyond the end of the object.
     pub(crate) range: Range<u64>,
 }
 
 impl ConsumerSettings {
     pub(crate) fn new(options: ConsumerOptions) -> Self {
-        Self { options, allow_unsigned: false, anchors: Vec::new(), range: 0..u64::MAX }
+        Self { options, trust: TrustSettings::default(), range: 0..u64::MAX }
     }
 
     /// Whether the whole object is requested.
@@ -50,10 +51,9 @@ impl ConsumerSettings {
     /// The trust settings for content below a name.
     ///
     /// # Errors
-    /// ENOKEY: the user's keys, or an anchor that existed when it was set, cannot be read.
+    /// ENOKEY: the user's keys, or a file that existed when it was set, cannot be read.
     pub(crate) fn trust(&self, name: &Name) -> Result<SharedTrust, Errno> {
-        SharedTrust::new(name.clone(), &self.anchors, self.allow_unsigned)
-            .map_err(|_| Errno::ENOKEY)
+        SharedTrust::new(name.clone(), &self.trust).map_err(|_| Errno::ENOKEY)
     }
 }
 
@@ -109,12 +109,25 @@ fn signing_from(text: &str) -> Result<Signing, Errno> {
 fn anchors_from(text: &str) -> Result<Vec<PathBuf>, Errno> {
     let files = text.split(BETWEEN_ANCHORS).filter(|path| !path.is_empty());
     let anchors: Vec<PathBuf> = files.map(|path| Path::new(path).to_owned()).collect();
-    match UserTrust::new(Name::new(), None, &anchors) {
-        Ok(_) => Ok(anchors),
-        Err(KeyChainError::Io { source, .. }) => {
-            Err(source.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+    UserTrust::new(Name::new(), None, &anchors).map_err(unusable_file)?;
+    Ok(anchors)
+}
+
+/// Parses the name of a file with a key of hICN; without a name there is none.
+fn hicn_key_from(text: &str) -> Result<Option<PathBuf>, Errno> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    read_hicn_key(Path::new(text)).map_err(unusable_file)?;
+    Ok(Some(text.into()))
+}
+
+fn unusable_file(error: KeyChainError) -> Errno {
+    match error {
+        KeyChainError::Io { source, .. } => {
+            source.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
         }
-        Err(error) => Err(invalid(error)),
+        error => invalid(error),
     }
 }
 
@@ -151,9 +164,12 @@ impl Options {
         match (&mut self.role, name) {
             (_, ROUTER) => self.router = router_from(value)?,
             (Role::Consumer(settings), ALLOW_UNSIGNED) => {
-                settings.allow_unsigned = value.parse().map_err(invalid)?;
+                settings.trust.allow_unsigned = value.parse().map_err(invalid)?;
             }
-            (Role::Consumer(settings), ANCHORS) => settings.anchors = anchors_from(value)?,
+            (Role::Consumer(settings), ANCHORS) => settings.trust.anchors = anchors_from(value)?,
+            (Role::Consumer(settings), HICN_KEY) => {
+                settings.trust.hicn_key = hicn_key_from(value)?;
+            }
             (Role::Consumer(settings), RANGE) => settings.range = range_from(value)?,
             (Role::Consumer(settings), _) => {
                 is_in(ConsumerOptions::TABLE, name)?;
@@ -177,11 +193,15 @@ impl Options {
         let found = match (&self.role, name) {
             (_, ROUTER) => return Ok(self.router.clone().unwrap_or_else(|| DEFAULT.into())),
             (Role::Consumer(settings), ALLOW_UNSIGNED) => {
-                return Ok(settings.allow_unsigned.to_string());
+                return Ok(settings.trust.allow_unsigned.to_string());
             }
             (Role::Consumer(settings), ANCHORS) => {
-                let anchors = settings.anchors.iter().map(|path| path.display().to_string());
+                let anchors = settings.trust.anchors.iter().map(|path| path.display().to_string());
                 return Ok(anchors.collect::<Vec<_>>().join(&BETWEEN_ANCHORS.to_string()));
+            }
+            (Role::Consumer(settings), HICN_KEY) => {
+                let path = settings.trust.hicn_key.as_ref();
+                return Ok(path.map(|path| path.display().to_string()).unwrap_or_default());
             }
             (Role::Consumer(settings), RANGE) => return Ok(range_text(&settings.range)),
             (Role::Consumer(settings), _) => settings.options.get(name),

@@ -9,4 +9,4 @@ mod trust;
 pub use identity::{Signing, identity};
 pub use router::router_of;
 pub use signals::WithoutSignals;
-pub use trust::SharedTrust;
+pub use trust::{SharedTrust, TrustSettings, read_hicn_key};

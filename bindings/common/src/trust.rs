@@ -1,11 +1,23 @@
 //! Trust decisions of consumers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_crypto::{KeyChain, KeyChainError, UserTrust};
+use weir_crypto::{KeyChain, KeyChainError, UserTrust, hicn_verifier};
+use weir_security::Verifier;
 use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision};
 use weir_wire::{DataView, Name};
+
+/// Which signers a consumer trusts.
+#[derive(Clone, Debug, Default)]
+pub struct TrustSettings {
+    /// Certificate files. If there are any, only their owners are trusted.
+    pub anchors: Vec<PathBuf>,
+    /// Accepts content that has only a digest.
+    pub allow_unsigned: bool,
+    /// A file with the key of an hICN producer. Then only packets signed with it are accepted.
+    pub hicn_key: Option<PathBuf>,
+}
 
 /// The user's trust settings, shared by a fetch and its caller. New signers are remembered after a
 /// complete fetch.
@@ -13,21 +25,19 @@ use weir_wire::{DataView, Name};
 pub struct SharedTrust(Arc<Mutex<UserTrust>>);
 
 impl SharedTrust {
-    /// Trust for content below `root`. If `anchors` are given, only these are trusted.
-    /// `allow_unsigned` accepts content that has only a digest.
+    /// Trust for content below `root`.
     ///
     /// # Errors
-    /// The user's keys, or an anchor, cannot be read.
-    pub fn new(
-        root: Name,
-        anchors: &[impl AsRef<Path>],
-        allow_unsigned: bool,
-    ) -> Result<Self, KeyChainError> {
+    /// The user's keys, or a file of the settings, cannot be read.
+    pub fn new(root: Name, settings: &TrustSettings) -> Result<Self, KeyChainError> {
         // Without a home directory there are no keys.
         let chain = KeyChain::open().ok();
-        let mut trust = UserTrust::new(root, chain, anchors)?;
-        if allow_unsigned {
+        let mut trust = UserTrust::new(root, chain, &settings.anchors)?;
+        if settings.allow_unsigned {
             trust.policy().allow_unsigned();
+        }
+        if let Some(path) = &settings.hicn_key {
+            trust.policy().set_hicn_key(read_hicn_key(path)?.into());
         }
         Ok(Self(Arc::new(Mutex::new(trust))))
     }
@@ -41,6 +51,19 @@ impl SharedTrust {
         // If this fails, the content is still verified; the next fetch sees the signer as new
         // again.
         let _ = self.trust().remember();
+    }
+}
+
+/// Reads the key of an hICN producer: a public key in PEM, an NDN certificate, or the passphrase of
+/// an HMAC key.
+///
+/// # Errors
+/// The file cannot be read, or has no such key.
+pub fn read_hicn_key(path: &Path) -> Result<Box<dyn Verifier>, KeyChainError> {
+    let path = path.to_owned();
+    match std::fs::read(&path) {
+        Ok(octets) => hicn_verifier(&octets).map_err(|source| KeyChainError::Key { path, source }),
+        Err(source) => Err(KeyChainError::Io { doing: "read", path, source }),
     }
 }
 

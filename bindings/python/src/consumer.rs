@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use weir_base::Packet;
-use weir_binding::SharedTrust;
+use weir_binding::{SharedTrust, TrustSettings};
 use weir_crypto::random_octets;
 use weir_security::trust::{Advice, NeededPacket, Refusal, Trust, TrustDecision};
 use weir_security::{DigestVerifier, Verifier};
@@ -61,7 +61,7 @@ impl Trust for PythonTrust {
             }
             Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
             Some(Advice::ImportKey) => "; `weir key import` it first",
-            Some(Advice::NameHicnKey) => "; `weir get --hicn-key FILE` can verify them",
+            Some(Advice::NameHicnKey) => "; name its key with hicn_key=FILE",
             Some(Advice::ImportCertificate) => {
                 "; if you know the signer, get its certificate and import it with `weir key \
                  import FILE`"
@@ -71,17 +71,23 @@ impl Trust for PythonTrust {
     }
 }
 
+/// Certificate files, whether unsigned content is accepted, and the file of a key of hICN.
+pub(crate) type Trusted = (Vec<PathBuf>, bool, Option<PathBuf>);
+
+pub(crate) fn trust_settings((anchors, allow_unsigned, hicn_key): Trusted) -> TrustSettings {
+    TrustSettings { anchors, allow_unsigned, hicn_key }
+}
+
 /// The trust settings for a name.
 ///
 /// # Errors
-/// Keys or anchors cannot be read.
+/// Keys, or files of the settings, cannot be read.
 pub(crate) fn trust_for(
     py: Python<'_>,
     name: &Name,
-    anchors: &[PathBuf],
-    allow_unsigned: bool,
+    settings: &TrustSettings,
 ) -> PyResult<PythonTrust> {
-    let trust = py.detach(|| SharedTrust::new(name.clone(), anchors, allow_unsigned));
+    let trust = py.detach(|| SharedTrust::new(name.clone(), settings));
     trust.map(PythonTrust).map_err(errors::of_keys)
 }
 
@@ -100,8 +106,7 @@ pub(crate) struct Source {
     name: Name,
     prefix: Name,
     router: Option<String>,
-    anchors: Vec<PathBuf>,
-    allow_unsigned: bool,
+    trust: TrustSettings,
     options: ConsumerOptions,
     /// Both are locked only while holding the GIL, which is not released meanwhile.
     consumer: Mutex<Option<ProcessLocal<SourceConsumer>>>,
@@ -115,21 +120,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[pymethods]
 impl Source {
     #[new]
-    #[pyo3(signature = (name, prefix, router, anchors, allow_unsigned, options))]
+    #[pyo3(signature = (name, prefix, router, trusted, options))]
     fn new(
         name: &str,
         prefix: &str,
         router: Option<String>,
-        anchors: Vec<PathBuf>,
-        allow_unsigned: bool,
+        trusted: Trusted,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         Ok(Self {
             name: sessions::name_of(name)?,
             prefix: sessions::name_of(prefix)?,
             router,
-            anchors,
-            allow_unsigned,
+            trust: trust_settings(trusted),
             options: options::for_consumer(options)?,
             consumer: Mutex::default(),
             metadata: Arc::default(),
@@ -200,7 +203,7 @@ impl Source {
             return Ok(ways);
         }
         let session = sessions::session(py, self.router.as_deref())?;
-        let trust = trust_for(py, &self.name, &self.anchors, self.allow_unsigned)?;
+        let trust = trust_for(py, &self.name, &self.trust)?;
         let mut consumer = Consumer::bind(&session, self.prefix.clone(), trust.clone());
         consumer.set_options(self.options.clone()).map_err(errors::of_socket)?;
         let ways =
@@ -468,9 +471,12 @@ impl Stream {
         Ok(found.map(|(octets,)| (Buffer::of_vec(octets),)))
     }
 
-    /// Whether everything read so far was verified, and the number of skipped segments.
-    fn quality(&self, py: Python<'_>) -> PyResult<(bool, u64)> {
-        self.with(py, |flow| Ok((flow.reader.is_verified(), flow.reader.missed())))
+    /// Whether everything read so far was verified, the number of skipped segments, and whether a
+    /// signature covers the end, if it was reached.
+    fn quality(&self, py: Python<'_>) -> PyResult<(bool, u64, bool)> {
+        self.with(py, |FetchState { reader, .. }| {
+            Ok((reader.is_verified(), reader.missed(), reader.is_end_signed()))
+        })
     }
 
     /// Ends the fetch and all waits for it. Does nothing in a child of `fork`.

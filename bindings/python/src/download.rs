@@ -14,7 +14,7 @@ use weir_socket::{
 use weir_transport::{Metadata, Target};
 use weir_wire::Name;
 
-use crate::consumer::{PythonTrust, trust_for};
+use crate::consumer::{PythonTrust, Trusted, trust_for, trust_settings};
 use crate::{errors, options, sessions};
 
 /// The download of one object into one file.
@@ -73,19 +73,18 @@ fn target_of(name: Name, allow_stored: bool) -> Target {
 /// Downloads an object into a file. Returns the name of the version, and the number of bytes
 /// fetched now, without those of an earlier attempt. IsADirectoryError: the object is a directory.
 #[pyfunction]
-#[pyo3(signature = (name, path, router, anchors, allow_unsigned, options))]
+#[pyo3(signature = (name, path, router, trusted, options))]
 pub(crate) fn download(
     name: &str,
     path: PathBuf,
     router: Option<&str>,
-    anchors: Vec<PathBuf>,
-    allow_unsigned: bool,
+    trusted: Trusted,
     options: &Bound<'_, PyDict>,
 ) -> PyResult<(String, u64)> {
     let py = options.py();
     let name = sessions::name_of(name)?;
     let options = options::for_consumer(Some(options))?;
-    let trust = trust_for(py, &name, &anchors, allow_unsigned)?;
+    let trust = trust_for(py, &name, &trust_settings(trusted))?;
     let uri = py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?;
     let target = Some(target_of(name, options.stored));
     let mut file = OneFile { target, path, trust, directory: None, summary: None, raised: None };

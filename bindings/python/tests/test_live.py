@@ -166,7 +166,7 @@ def test_a_server_gets_what_a_client_offers_and_answers():
         weir.Offer(b"rubbish")
 
 
-def test_names_and_signatures_of_hicn():
+def test_names_and_signatures_of_hicn(weir_program, tmp_path):
     served = {"mapping": "hicn:2001:db8:7::/48"}
     offered = {"mapping": "hicn:2001:db8:8::/48"}
     signed = {"signature_format": "hicn", "metadata_freshness": 0}
@@ -215,6 +215,18 @@ def test_names_and_signatures_of_hicn():
         assert name == "/32=hicn/%B0%01" + 6 * "/%00%00" + "/%00%01"
         with pytest.raises(weir.WeirError, match="no versions"):
             direct.publish_live("hicn:b001::1").wait()
+    # Packets do not name the key of hICN's signature, and no signature covers the end.
+    key = tmp_path / "key.cert"
+    weir_program("key", "new", "/t/hicn-key")
+    weir_program("key", "export", "/t/hicn-key", "--output", str(key))
+    prefix = {"mapping": "hicn:b002::/16", "sign": "/t/hicn-key"}
+    with weir.Producer("hicn:b002::/16", **prefix, **signed) as direct:
+        direct.publish("hicn:b002::1", photo).wait()
+        with weir.Consumer(hicn_key=key).fetch("hicn:b002::1") as fetch:
+            assert fetch.wait(30) == photo and fetch.is_verified and not fetch.is_end_signed
+        assert weir.get("hicn:b002::1", hicn_key=key) == photo
+    with pytest.raises(weir.KeyChainError, match="cannot read /none"):
+        weir.get("hicn:b002::1", hicn_key="/none")
     with pytest.raises(weir.WeirError, match="needs a mapping"):
         weir.Producer("/t/q", **signed).__enter__()
 

@@ -285,7 +285,8 @@ fn prefix(address: &[u8], family: u8, len: u8) -> Result<HicnPrefix, ControlErro
         return Err(ControlError::PrefixLength(len));
     }
     let octets: [u8; ADDRESS_SIZE] = address.try_into().expect("the fields have this size");
-    Ok(HicnPrefix { address: Ipv6Addr::from(octets), len })
+    // hICN's programs may send an address of the prefix.
+    Ok(HicnPrefix::masked(Ipv6Addr::from(octets), len))
 }
 
 /// Builds messages: a request of an application, or an answer to one.
@@ -327,12 +328,12 @@ impl ControlMessage {
     fn encode_route_over(self, connection: &[u8], prefix: HicnPrefix) -> Vec<u8> {
         let mut payload = [0; CONNECTION_SIZE + ADDRESS_SIZE + 4];
         payload[..connection.len()].copy_from_slice(connection);
-        payload[CONNECTION_SIZE..][..ADDRESS_SIZE].copy_from_slice(&prefix.address.octets());
+        payload[CONNECTION_SIZE..][..ADDRESS_SIZE].copy_from_slice(&prefix.address().octets());
         let rest = &mut payload[CONNECTION_SIZE + ADDRESS_SIZE..];
         let [c0, c1] = COST.to_le_bytes();
         rest.copy_from_slice(&match self.command {
-            Command::ROUTE_ADD => [c0, c1, FAMILY_IPV6, prefix.len],
-            _ => [FAMILY_IPV6, prefix.len, 0, 0],
+            Command::ROUTE_ADD => [c0, c1, FAMILY_IPV6, prefix.bits()],
+            _ => [FAMILY_IPV6, prefix.bits(), 0, 0],
         });
         self.with_payload(1, &payload)
     }
@@ -350,10 +351,10 @@ impl ControlMessage {
         let mut payload = Vec::with_capacity(usize::from(count) * ROUTE_SIZE);
         for route in &routes[..count.into()] {
             let mut item = [0; ROUTE_SIZE];
-            item[16..32].copy_from_slice(&route.prefix.address.octets());
+            item[16..32].copy_from_slice(&route.prefix.address().octets());
             item[32..36].copy_from_slice(&route.connection.to_le_bytes());
             item[36..38].copy_from_slice(&route.cost.to_le_bytes());
-            [item[38], item[39]] = [FAMILY_IPV6, route.prefix.len];
+            [item[38], item[39]] = [FAMILY_IPV6, route.prefix.bits()];
             payload.extend_from_slice(&item);
         }
         Self { kind: MessageKind::Response, ..self }.with_payload(count, &payload)

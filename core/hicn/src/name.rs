@@ -1,4 +1,3 @@
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
 
@@ -14,25 +13,6 @@ const KEYWORD_COMPONENT: [u8; 6] = *b"\x20\x04hicn";
 const GROUP_HEADER: [u8; 2] = [tlv::GENERIC_NAME_COMPONENT as u8, GROUP_BYTES as u8];
 const GROUP_SIZE: usize = GROUP_HEADER.len() + GROUP_BYTES;
 const GROUPS_SIZE: usize = GROUP_SIZE * ADDRESS_BYTES / GROUP_BYTES;
-
-/// How names that are addresses are written.
-const URI_SCHEME: &str = "hicn:";
-
-/// Why a text is not an hICN address or prefix.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HicnUriError {
-    #[error("{0:?} is not an IPv6 address, or an IPv6 address with a prefix length")]
-    Address(String),
-    /// Prefixes of names end between components.
-    #[error("an hICN prefix has 16 bits, or a multiple of them up to 128, not {bits}")]
-    PrefixBits { bits: u8 },
-    #[error("{address} has bits set beyond the {bits} bits of the prefix; clear them")]
-    BitsBeyondPrefix {
-        /// As given.
-        address: Ipv6Addr,
-        bits: u8,
-    },
-}
 
 /// The name of an hICN packet (draft-muscariello-intarea-hicn): an IPv6 address and a suffix.
 /// `docs/sockets.md` has its encoding as an NDN name.
@@ -52,24 +32,6 @@ impl HicnName {
             name.append_generic(group);
         }
         name
-    }
-
-    /// Parses the name of an address, such as `hicn:b001::1`, or of a prefix, such as
-    /// `hicn:b001::/16`. The name of an address is that of its packets without the suffix. `None`:
-    /// the text has another form.
-    pub fn parse_uri(text: &str) -> Option<Result<Name, HicnUriError>> {
-        let text = text.strip_prefix(URI_SCHEME)?;
-        let (address, bits) = text.split_once('/').unwrap_or((text, "128"));
-        let (Ok(address), Ok(bits)) = (address.parse::<Ipv6Addr>(), bits.parse::<u8>()) else {
-            return Some(Err(HicnUriError::Address(text.into())));
-        };
-        if bits == 0 || bits > 128 || !usize::from(bits).is_multiple_of(8 * GROUP_BYTES) {
-            return Some(Err(HicnUriError::PrefixBits { bits }));
-        }
-        if address.to_bits().checked_shl(bits.into()).is_some_and(|rest| rest != 0) {
-            return Some(Err(HicnUriError::BitsBeyondPrefix { address, bits }));
-        }
-        Some(Ok(Self::prefix(&address.octets()[..usize::from(bits / 8)])))
     }
 
     /// The address that a name consists of, without a suffix, if it does.
@@ -142,38 +104,4 @@ fn read_address(
         octets.copy_from_slice(&[first, second]);
     }
     Some(address.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::format;
-    use alloc::string::ToString;
-
-    use super::*;
-
-    #[test]
-    fn parses_addresses_and_prefixes() {
-        let address = Ipv6Addr::new(0xb001, 0, 0, 0, 0, 0, 0, 0x12);
-        let name = HicnName::parse_uri("hicn:b001::12").unwrap().unwrap();
-        assert_eq!(HicnName::address_of(name.as_view()), Some(address));
-        assert_eq!(name, HicnName { address, suffix: 7 }.to_name().as_view().parent().to_name());
-        let prefix = HicnName::parse_uri("hicn:2001:db8:7::/48").unwrap().unwrap();
-        assert_eq!(prefix, HicnName::prefix(&[0x20, 1, 0x0D, 0xB8, 0, 7]));
-        assert_eq!(HicnName::address_of(prefix.as_view()), None);
-        let longer = HicnName { address, suffix: 7 }.to_name();
-        assert_eq!(HicnName::address_of(longer.as_view()), None);
-        for other in ["/a", "b001::1", "ndn:/a", ""] {
-            assert_eq!(HicnName::parse_uri(other), None);
-        }
-        for text in ["", "/", "b001", "b001::1/", "b001::1/-1", "b001::1/256", "10.0.0.1"] {
-            let error = HicnUriError::Address(text.to_string());
-            assert_eq!(HicnName::parse_uri(&format!("hicn:{text}")), Some(Err(error)));
-        }
-        for bits in [0, 1, 17, 129] {
-            let error = HicnUriError::PrefixBits { bits };
-            assert_eq!(HicnName::parse_uri(&format!("hicn:::/{bits}")), Some(Err(error)));
-        }
-        let error = HicnUriError::BitsBeyondPrefix { address, bits: 112 };
-        assert_eq!(HicnName::parse_uri("hicn:b001::12/112"), Some(Err(error)));
-    }
 }

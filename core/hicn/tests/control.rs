@@ -17,7 +17,7 @@ fn octets(hex: &str) -> Vec<u8> {
 }
 
 fn prefix(address: &str, len: u8) -> HicnPrefix {
-    HicnPrefix { address: address.parse().unwrap(), len }
+    HicnPrefix::masked(address.parse().unwrap(), len)
 }
 
 #[test]

@@ -25,9 +25,7 @@ pub use consumer::{
     Target, TraceEvent, TraceKind, Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
-pub use mapping::{
-    FalsePayload, MappingError, MappingPrefix, NameMapping, is_hicn_metadata, is_hicn_metadata_of,
-};
+pub use mapping::{FalsePayload, MappingError, NameMapping, is_hicn_metadata, is_hicn_metadata_of};
 pub use metadata::{ContentDigest, LISTING_KEYWORD, METADATA_KEYWORD, Metadata, MetadataError};
 pub use path_id::PathId;
 pub use producer::{

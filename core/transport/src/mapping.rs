@@ -10,7 +10,7 @@ use core::fmt;
 use core::net::Ipv6Addr;
 use core::str::FromStr;
 
-use weir_hicn::{HicnName, RequestPayload};
+use weir_hicn::{HicnName, HicnPrefix, HicnUriError, RequestPayload};
 use weir_security::manifest::{LEVELS_MAX, PartId, level_name, part_name};
 use weir_security::sha256;
 use weir_wire::{InterestView, Name, NameView};
@@ -42,17 +42,19 @@ const _: () = assert!(MANIFEST_SUFFIX + LEVELS_MAX as u64 * LEVEL_SUFFIXES == 1 
 /// Why a mapping is invalid, or has no name for a packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MappingError {
-    #[error("{0:?} is not a mapping; use \"identity\", or \"hicn:\" and an IPv6 prefix")]
+    #[error(
+        "{0:?} is not a mapping; write \"identity\", or \"hicn:\" and an IPv6 prefix, such as \
+         \"hicn:2001:db8:7::/48\""
+    )]
     Unknown(String),
-    #[error("an hICN prefix has 16, 32, 48 or 64 bits, not {bits}")]
+    #[error(transparent)]
+    Prefix(#[from] HicnUriError),
+    /// The remaining bits must keep names apart.
+    #[error(
+        "a mapping needs a prefix of 16, 32, 48 or 64 bits, not {bits}; write one, such as \
+         hicn:2001:db8:7::/48"
+    )]
     PrefixBits { bits: u8 },
-    /// The prefix has bits beyond its length.
-    #[error("{address} has bits set beyond the {bits} bits of the prefix; clear them")]
-    BitsBeyondPrefix {
-        /// As given.
-        address: Ipv6Addr,
-        bits: u8,
-    },
     /// The object has more segments than there are suffixes.
     #[error(
         "segment {0} has no hICN name: only {SEGMENTS_MAX} segments have one; use larger segments"
@@ -73,59 +75,28 @@ pub enum NameMapping {
     Identity,
     /// Each object and each of its versions has an address below this prefix. Suffixes distinguish
     /// the packets.
-    Hicn(MappingPrefix),
+    Hicn(HicnPrefix),
 }
 
-/// An IPv6 prefix for names.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd)]
-pub struct MappingPrefix {
-    address: [u8; ADDRESS_BYTES],
-    bits: u8,
+/// The address for an application's name: the prefix, then the first bits of the SHA-256 digest of
+/// the name's TLV-VALUE. A name that is an address stands for itself.
+fn address_of(prefix: HicnPrefix, application: NameView<'_>) -> Ipv6Addr {
+    HicnName::address_of(application)
+        .unwrap_or_else(|| address_of_octets(prefix, application.value()))
 }
 
-impl MappingPrefix {
-    /// A prefix of this many bits.
-    pub(crate) fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
-        if bits == 0 || bits > PREFIX_BITS_MAX || !bits.is_multiple_of(GROUP_BITS) {
-            return Err(MappingError::PrefixBits { bits });
-        }
-        if address.to_bits() << bits != 0 {
-            return Err(MappingError::BitsBeyondPrefix { address, bits });
-        }
-        Ok(Self { address: address.octets(), bits })
-    }
-
-    /// The address for an application's name: the prefix, then the first bits of the SHA-256 digest
-    /// of the name's TLV-VALUE. A name that is an address stands for itself.
-    fn address_of(&self, application: NameView<'_>) -> [u8; ADDRESS_BYTES] {
-        match HicnName::address_of(application) {
-            Some(address) => address.octets(),
-            None => self.address_of_octets(application.value()),
-        }
-    }
-
-    /// The prefix, then the first bits of the SHA-256 digest of these octets.
-    fn address_of_octets(&self, octets: &[u8]) -> [u8; ADDRESS_BYTES] {
-        let (mut address, prefix_bytes) = (self.address, usize::from(self.bits / 8));
-        let digest = sha256(&[octets]);
-        address[prefix_bytes..].copy_from_slice(&digest[..ADDRESS_BYTES - prefix_bytes]);
-        address
-    }
+/// The prefix, then the first bits of the SHA-256 digest of these octets.
+fn address_of_octets(prefix: HicnPrefix, octets: &[u8]) -> Ipv6Addr {
+    let (mut address, prefix_bytes) = (prefix.address().octets(), usize::from(prefix.bits() / 8));
+    let digest = sha256(&[octets]);
+    address[prefix_bytes..].copy_from_slice(&digest[..ADDRESS_BYTES - prefix_bytes]);
+    address.into()
 }
 
-impl MappingPrefix {
-    /// The name of the Data that answers a request with parameters. Other parameters have another
-    /// name.
-    fn request_name(&self, request: &RequestPayload<'_>) -> Name {
-        let address = self.address_of_octets(&request.value()).into();
-        HicnName { address, suffix: REQUEST_SUFFIX }.to_name()
-    }
-}
-
-impl fmt::Display for MappingPrefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", Ipv6Addr::from(self.address), self.bits)
-    }
+/// The name of the Data that answers a request with parameters. Other parameters have another name.
+fn request_name(prefix: HicnPrefix, request: &RequestPayload<'_>) -> Name {
+    let address = address_of_octets(prefix, &request.value());
+    HicnName { address, suffix: REQUEST_SUFFIX }.to_name()
 }
 
 impl NameMapping {
@@ -149,7 +120,7 @@ impl NameMapping {
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {
             Self::Identity => application.to_name(),
-            Self::Hicn(prefix) => HicnName::prefix(&prefix.address[..usize::from(prefix.bits / 8)]),
+            Self::Hicn(prefix) => prefix.name_of_groups(),
         }
     }
 
@@ -157,7 +128,7 @@ impl NameMapping {
     pub fn version_prefix(&self, versioned: NameView<'_>) -> Name {
         match self {
             Self::Identity => versioned.to_name(),
-            Self::Hicn(prefix) => HicnName::prefix(&prefix.address_of(versioned)),
+            Self::Hicn(prefix) => HicnName::prefix(&address_of(*prefix, versioned).octets()),
         }
     }
 
@@ -212,7 +183,7 @@ impl NameMapping {
                 name
             }
             Self::Hicn(prefix) => {
-                let address = prefix.address_of(object).into();
+                let address = address_of(*prefix, object);
                 HicnName { address, suffix: METADATA_SUFFIX }.to_name()
             }
         }
@@ -241,7 +212,7 @@ impl NameMapping {
     pub fn request(&self, name: NameView<'_>, parameters: &[u8]) -> Option<(Name, Vec<u8>)> {
         let Self::Hicn(prefix) = self else { return None };
         let request = RequestPayload { name, parameters: Some(parameters) };
-        Some((prefix.request_name(&request), request.element()))
+        Some((request_name(*prefix, &request), request.element()))
     }
 
     /// What an Interest requests according to its payload, if it has one of ours.
@@ -257,7 +228,7 @@ impl NameMapping {
             return Ok(None);
         };
         let name = match request.parameters {
-            Some(_) => prefix.request_name(&request),
+            Some(_) => request_name(*prefix, &request),
             None => self.metadata_name(request.name, 0),
         };
         (name.as_view() == interest.name).then_some(Some(request)).ok_or(FalsePayload)
@@ -302,14 +273,14 @@ impl FromStr for NameMapping {
     type Err = MappingError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let parse = || {
-            let (address, bits) = text.strip_prefix("hicn:")?.split_once('/')?;
-            Some((address.parse().ok()?, bits.parse().ok()?))
-        };
-        match (text, parse()) {
-            ("identity", _) => Ok(Self::Identity),
-            (_, Some((address, bits))) => Ok(Self::Hicn(MappingPrefix::new(address, bits)?)),
-            _ => Err(MappingError::Unknown(text.into())),
+        if text == "identity" {
+            return Ok(Self::Identity);
+        }
+        let unknown = || MappingError::Unknown(text.into());
+        let prefix = HicnPrefix::parse_uri(text).ok_or_else(unknown)??;
+        match prefix.bits() {
+            GROUP_BITS..=PREFIX_BITS_MAX => Ok(Self::Hicn(prefix)),
+            bits => Err(MappingError::PrefixBits { bits }),
         }
     }
 }

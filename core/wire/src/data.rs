@@ -4,7 +4,7 @@ use crate::data_builder::Data;
 use crate::error::DecodeError;
 use crate::interest::{InterestView, check_digest, read_name};
 use crate::name::{ComponentView, NameHead, NameView};
-use crate::signature::SignatureInfoView;
+use crate::signature::{SignatureInfoView, signature_type};
 use crate::tlv::{self, ChildReader, ElementFormat, Reader};
 
 /// Values of ContentType (NDN packet 0.3, Data).
@@ -105,6 +105,15 @@ impl<'a> DataView<'a> {
 
     pub fn final_block_id(&self) -> Option<ComponentView<'a>> {
         ComponentView::take(self.meta_info(tlv::FINAL_BLOCK_ID))
+    }
+
+    /// The number of the last segment, if the Data states it in FinalBlockId, and its signature
+    /// would cover that. hICN's does not: there, FinalBlockId is a flag that any router may change.
+    pub fn last_segment(&self) -> Option<u64> {
+        if self.signature_info().signature_type == signature_type::HICN {
+            return None;
+        }
+        self.final_block_id()?.as_segment()
     }
 
     pub fn signature_info(&self) -> SignatureInfoView<'a> {

@@ -463,7 +463,19 @@ impl Client {
     /// # Errors
     /// [`CommandError::Refused`], [`CommandError::NotRegistered`], and those of the connection.
     pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
-        self.connect_producer(self.managed, prefix, Inheritance::Inherited);
+        self.register_prefix_with(prefix, Inheritance::Inherited)
+    }
+
+    /// The same, with a choice whether longer prefixes get the route as well.
+    ///
+    /// # Errors
+    /// As [`Client::register_prefix`].
+    pub fn register_prefix_with(
+        &mut self,
+        prefix: &Name,
+        inheritance: Inheritance,
+    ) -> Result<(), CommandError> {
+        self.connect_producer(self.managed, prefix, inheritance);
         self.wait_for_registration(prefix)
     }
 

@@ -213,7 +213,7 @@ fn request(peer: &UdpSocket, message: &[u8]) -> MessageKind {
 
 /// The registration of [`prefix`].
 fn registration() -> Vec<u8> {
-    let prefix = HicnPrefix { address: "b001::".parse().unwrap(), len: 16 };
+    let prefix = HicnPrefix::masked("b001::".parse().unwrap(), 16);
     ControlMessage::request(Command::ROUTE_ADD, 1).encode_route(prefix)
 }
 

@@ -19,6 +19,7 @@ mod start;
 mod tree;
 mod watch;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,9 +28,9 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use weir_face::{FaceUri, udp_mtu_default, unix_time_ms};
 use weir_security::SignatureFormat;
-use weir_socket::{OpenFiles, PublishOptions, Repository, SigningMode};
+use weir_socket::{OpenFiles, PublishOptions, Published, Repository, SigningMode};
 use weir_transport::NameMapping;
-use weir_wire::Name;
+use weir_wire::{Interest, Name};
 
 use self::announcement::Announcement;
 use self::handover::HandoverListener;
@@ -54,6 +55,9 @@ const HICN_PACKET_BYTES_MAX: usize = 1500;
 /// Bytes by which an hICN packet is at most longer than the NDN packet: its headers have 104 bytes,
 /// and replace a name of more than 40 bytes.
 const HICN_EXTRA_BYTES: usize = 64;
+
+/// How many addresses are registered one by one. Above that, the prefix of the mapping is.
+const ADDRESSES_MAX: usize = 64;
 
 /// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
@@ -378,9 +382,12 @@ impl Args {
             stop,
         };
         let InitialResult { root, published, found } = start.run()?;
+        let addresses = self.addresses(&published);
         let mut served = Served {
             root: Some(root),
-            names: vec![self.mapping.prefix(source.name.as_view())],
+            has_shared_prefix: self.mapping != NameMapping::Identity && addresses.is_none(),
+            mapped_probe: self.mapped_probe(source.name),
+            names: addresses.unwrap_or_else(|| vec![self.mapping.prefix(source.name.as_view())]),
             signer: signing.name.clone(),
             unpublished: found.unpublished,
             reused: found.reused,
@@ -396,6 +403,28 @@ impl Args {
         }
         served.key_names.extend(signing.certificate_prefix.clone());
         Ok(served)
+    }
+
+    /// With a mapping, the addresses of the objects, if they are few enough to register each. Then
+    /// several producers can use one prefix, and none answers for another.
+    fn addresses(&self, published: &[Published]) -> Option<Vec<Name>> {
+        if self.mapping == NameMapping::Identity {
+            return None;
+        }
+        let addresses: BTreeSet<Name> =
+            published.iter().flat_map(Published::packet_prefixes).collect();
+        (addresses.len() <= ADDRESSES_MAX).then(|| addresses.into_iter().collect())
+    }
+
+    /// With a mapping, an Interest that any producer of this name answers.
+    fn mapped_probe(&self, name: &Name) -> Option<Interest> {
+        if self.mapping == NameMapping::Identity {
+            return None;
+        }
+        if self.mapping.is_direct(name.as_view()) {
+            return Some(Interest::new(name.clone().append_segment(0).clone()));
+        }
+        Some(Interest::new(self.mapping.metadata_interest(name.as_view()).0))
     }
 
     fn version(&self) -> Version {

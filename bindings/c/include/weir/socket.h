@@ -50,6 +50,7 @@ extern "C" {
 /* In msg_flags after icn_recvmsg. */
 #define ICN_MISSED 0x08000000     /* segments were skipped before these bytes */
 #define ICN_UNVERIFIED 0x20000000 /* not all content was verified, as options allow */
+#define ICN_UNSIGNED_END 0x40000000 /* with the result 0: no signature covers this end (hICN) */
 
 /* A name, as an NDN URI such as "/site/file" with a terminating zero. */
 struct sockaddr_icn {
@@ -75,6 +76,9 @@ int icn_bind(int fd, const struct sockaddr *addr, socklen_t addrlen);
  *   "anchors=FILE:FILE"    consumer: trust only the owners of these certificates, and signers that
  *                          they certify, for names below their own; "": none
  *   "allow_unsigned=true"  consumer: accept content that has only a digest
+ *   "hicn_key=FILE"        consumer: accept only packets signed with this key of an hICN producer:
+ *                          a public key in PEM, an NDN certificate, or the passphrase of an HMAC
+ *                          key; "": none
  *   "range=FIRST,COUNT"    consumer: fetch COUNT bytes from FIRST on, or to the end of the object;
  *                          "range=FIRST": to the end. Reading starts at FIRST. */
 int icn_setsockopt(int fd, int level, int optname, const void *optval, socklen_t optlen);

@@ -103,6 +103,12 @@ class Fetch:
         """Number of segments that an unreliable consumer has skipped."""
         return self._stream.quality()[1]
 
+    @property
+    def is_end_signed(self) -> bool:
+        """Whether a signature covers the end of the object, after all was read. Producers of hICN
+        may mark the last packet with a flag that any router can change."""
+        return self._stream.quality()[2]
+
     def close(self) -> None:
         """Ends the fetch, and all waits for it."""
         self._stream.close()
@@ -133,6 +139,8 @@ class Consumer:
             the router that `weir get` uses.
         anchors: certificate files; if given, only their owners are trusted.
         allow_unsigned: whether content that has only a digest is accepted.
+        hicn_key: a file with the key of an hICN producer: a public key in PEM, an NDN certificate,
+            or the passphrase of an HMAC key. Only packets signed with it are accepted.
     """
 
     def __init__(
@@ -142,10 +150,13 @@ class Consumer:
         router: str | None = None,
         anchors: Iterable[Path] = (),
         allow_unsigned: bool = False,
+        hicn_key: Path | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.prefix = _weir.check_name(prefix)
-        self._given = (self.prefix, router, [os.fspath(path) for path in anchors], allow_unsigned)
+        files = [os.fspath(path) for path in anchors]
+        key = None if hicn_key is None else os.fspath(hicn_key)
+        self._given = (self.prefix, router, (files, allow_unsigned, key))
         self._options = dict(options)
         # Report invalid options now.
         self.source(self.prefix)
@@ -203,9 +214,14 @@ class Consumer:
 def _consumer(
     prefix: str,
     router: str | None,
-    anchors: list[str],
-    allow_unsigned: bool,
+    trusted: tuple[list[str], bool, str | None],
     options: ConsumerOptions,
 ) -> Consumer:
-    given: dict[str, Any] = {"router": router, "anchors": anchors, "allow_unsigned": allow_unsigned}
+    anchors, allow_unsigned, hicn_key = trusted
+    given: dict[str, Any] = {
+        "router": router,
+        "anchors": anchors,
+        "allow_unsigned": allow_unsigned,
+        "hicn_key": hicn_key,
+    }
     return Consumer(prefix, **given, **options)

@@ -17,8 +17,8 @@ from ._pending import flat
 if TYPE_CHECKING:
     from ._weir import Octets
 
-#: Router, anchors, and `allow_unsigned`.
-Where = tuple[str | None, list[str], bool]
+#: Router, and anchors, `allow_unsigned` and `hicn_key`.
+Where = tuple[str | None, tuple[list[str], bool, str | None]]
 #: Number of files of a directory that are fetched in parallel.
 SIDE_BY_SIDE = 8
 #: Suffixes of temporary files of downloads.
@@ -35,6 +35,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> _weir.Buffer: ...
 
@@ -47,6 +48,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> str: ...
 
@@ -61,6 +63,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> _weir.Buffer | str:
     """Fetches an object by name, and verifies it like `weir get`. Waits with the GIL released.
@@ -73,9 +76,13 @@ def get(
             Without `to`, the bytes are returned as a `Buffer`.
         range: (start, end) in bytes; an end of None is the end of the object.
         timeout: maximum time in seconds.
-        router, anchors, allow_unsigned: as for `Consumer`.
+        router, anchors, allow_unsigned, hicn_key: as for `Consumer`.
     """
-    trusted: dict[str, Any] = {"anchors": list(anchors), "allow_unsigned": allow_unsigned}
+    trusted: dict[str, Any] = {
+        "anchors": list(anchors),
+        "allow_unsigned": allow_unsigned,
+        "hicn_key": hicn_key,
+    }
     if to is None:
         if range is not None and len(range) != 2:
             raise OptionError(f"range: {range!r} is invalid; give (start, end), end may be None")
@@ -85,7 +92,9 @@ def get(
             return fetch.wait(timeout)
     if range is not None or timeout is not None:
         raise TypeError("range and timeout cannot be combined with to=")
-    where = (router, [os.fspath(path) for path in trusted["anchors"]], allow_unsigned)
+    files = [os.fspath(path) for path in trusted["anchors"]]
+    key = None if hicn_key is None else os.fspath(hicn_key)
+    where = (router, (files, allow_unsigned, key))
     return _get_to(name, os.fspath(to), where, dict(options))
 
 

@@ -20,7 +20,7 @@ fn harness(config: ManagerConfig) -> Harness {
 }
 
 fn prefix(len: u8) -> HicnPrefix {
-    HicnPrefix { address: "b001::".parse().unwrap(), len }
+    HicnPrefix::masked("b001::".parse().unwrap(), len)
 }
 
 impl Harness {

@@ -41,8 +41,28 @@ impl LostSegments {
         if data.name.value().len() > NAME_BYTES_MAX {
             return;
         }
-        let last_segment = data.final_block_id().and_then(|last| last.as_segment());
-        let object = data.name.parent().to_name();
+        let (object, last_segment) = (data.name.parent().to_name(), data.last_segment());
         self.0.push(LostSegment { object, segment, last_segment });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use weir_wire::{Component, Data, SignatureInfo, signature_type};
+
+    use super::*;
+
+    /// hICN's signature does not cover FinalBlockId: a router could make an object look longer.
+    #[test]
+    fn lists_last_segment_unless_hicn_signed() {
+        let data = Data::new("/a/50=%07".parse().unwrap()).final_block_id(Component::segment(99));
+        let mut lost = LostSegments::default();
+        for typ in [0, signature_type::HICN] {
+            lost.add(&data.encode_signed(&SignatureInfo::new(typ), |_| vec![0; 32]));
+        }
+        let found: Vec<_> = lost.take().iter().map(|it| (it.segment, it.last_segment)).collect();
+        assert_eq!(found, [(7, Some(99)), (7, None)]);
     }
 }

@@ -17,6 +17,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 
 use super::ConsumerError;
 use super::config::ConsumerConfig;
+use super::end_claim::is_refusal;
 use super::naming::{METADATA_INDEX, probe_index};
 use super::requests::{Requests, SINGLE_TRIES};
 use super::scoreboard::FailReason;
@@ -208,7 +209,7 @@ impl Discovery {
         data: &DataView<'_>,
         incoming: Incoming,
     ) -> Step {
-        let is_refusal = data.is_nack();
+        let is_refusal = is_refusal(data);
         match question {
             Purpose::Version => self.on_version(now, data, incoming),
             Purpose::Manifest => match ManifestPart::decode(data.content) {
@@ -250,7 +251,7 @@ impl Discovery {
     fn on_version(&mut self, now: Instant, data: &DataView<'_>, incoming: Incoming) -> Step {
         let Stage::Version { is_stored } = self.stage else { return Step::Wait };
         let object = self.target.name();
-        if data.is_nack() {
+        if is_refusal(data) {
             // A stored refusal counts like no answer. The producer's own must be verified first.
             if is_stored {
                 return self.on_request_failed(now, Purpose::Version, FailReason::NoRoute);

@@ -10,8 +10,11 @@
 //! 2. If a good segment after it arrives, the claim was false.
 //! 3. If nothing answers, the object ends with the claim, and the end counts as unsigned.
 //!
+//! Meanwhile, the transfer requests the metadata of an object that it fetches by the name of a
+//! version. If they are those of the version, they state its end, and the test is over.
+//!
 //! A producer may answer that a segment does not exist. That confirms a claim of the one before it
-//! at once, and otherwise ends the requests of a stream there.
+//! at once, and otherwise ends the requests of the object there.
 //!
 //! Without a claim, an object without signed end fails when its next segment gets no answer.
 //!
@@ -40,9 +43,14 @@ impl StatedEnd {
             let is_claimed = NativeData::of(data).is_some_and(|native| native.is_last());
             return Self { signed: None, is_claimed };
         }
-        let signed = data.final_block_id().and_then(|component| component.as_segment());
-        Self { signed, is_claimed: false }
+        Self { signed: data.last_segment(), is_claimed: false }
     }
+}
+
+/// Whether the producer answers that it has no Data of this name. hICN has no such answer: a router
+/// has changed the ContentType of a Data with hICN's signature, so the packet is a bad copy.
+pub(super) fn is_refusal(data: &DataView<'_>) -> bool {
+    data.is_nack() && data.signature_info().signature_type != signature_type::HICN
 }
 
 /// What follows from a verified segment.
@@ -67,6 +75,22 @@ pub(super) struct EndClaims {
     claimed_last: Option<u64>,
     false_claims: u32,
     is_confirmed: bool,
+    metadata: EndMetadata,
+}
+
+/// Metadata that may state the end.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum EndMetadata {
+    #[default]
+    NotRequested,
+    Requested {
+        /// Bypassing caches: they may have those of another version.
+        is_fresh: bool,
+    },
+    /// They are being verified. The last segment that they state.
+    Verifying(u64),
+    /// They do not state the end, or have stated it.
+    Over,
 }
 
 impl EndClaims {
@@ -97,9 +121,22 @@ impl EndClaims {
         self.claimed_last
     }
 
+    /// Signed content states the end.
+    pub(super) fn end_is_signed(&mut self) {
+        self.is_confirmed = false;
+    }
+
     /// The highest verified segment.
     pub(super) fn newest(&self) -> Option<u64> {
         self.newest
+    }
+
+    pub(super) fn metadata(&self) -> EndMetadata {
+        self.metadata
+    }
+
+    pub(super) fn set_metadata(&mut self, metadata: EndMetadata) {
+        self.metadata = metadata;
     }
 
     /// Whether the object ended by a claim.

@@ -116,8 +116,9 @@ impl HoldingsQueries {
         let mut question = self.open.swap_remove(at);
         question.octets.extend_from_slice(data.content);
         let number = data.name.last().and_then(|last| last.as_segment());
-        let last = data.final_block_id().and_then(|last| last.as_segment());
-        let (Some(number), Some(last)) = (number, last) else { return QueryReply::Consumed };
+        let (Some(number), Some(last)) = (number, data.last_segment()) else {
+            return QueryReply::Consumed;
+        };
         if number < last {
             if data.content.is_empty() || question.octets.len() > OCTETS_MAX {
                 return QueryReply::Consumed;

@@ -483,7 +483,7 @@ impl Consumer {
             Some(Verified::Metadata) => {
                 let step = self.discovery.metadata_verified();
                 self.apply_step(now, step, out);
-                self.transfer.renewal_verified();
+                self.transfer.renewal_verified(out);
             }
             Some(Verified::BadMetadata(error)) => self.on_bad_metadata(now, error, out),
             Some(Verified::FirstManifestPart(part)) => self.on_first_manifest_part(now, part, out),
@@ -495,6 +495,9 @@ impl Consumer {
     /// The metadata are not those of the object, or its producer did not sign them. Requests them
     /// again a few times, then fails.
     fn on_bad_metadata(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
+        if self.transfer.drop_end_metadata() {
+            return;
+        }
         if self.transfer.verify.count_bad_copy(METADATA_INDEX) > BAD_COPIES_MAX {
             return self.transfer.fail(error, out);
         }

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use weir_security::manifest::PartId;
-use weir_wire::Name;
+use weir_wire::{Name, NameView};
 
 use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
@@ -71,7 +71,14 @@ impl Target {
             Self::Sequence => Name::new(),
             other => mapping.version_prefix(other.name().as_view()),
         };
-        let metadata = self.object().map(|object| mapping.metadata_interest(object.as_view()).0);
+        // For the name of a version, metadata may state the end (`end_claim.rs`).
+        let object = match self {
+            Self::Version { versioned } if mapping != NameMapping::Identity => {
+                object_of(versioned.as_view())
+            }
+            other => other.object(),
+        };
+        let metadata = object.map(|object| mapping.metadata_interest(object.as_view()).0);
         [Some(name), metadata].into_iter().flatten()
     }
 
@@ -79,14 +86,16 @@ impl Target {
     pub(crate) fn object(&self) -> Option<Name> {
         match self {
             Self::Latest { object, .. } => Some(object.clone()),
-            Self::KnownMetadata { metadata } => {
-                let versioned = metadata.versioned.as_view();
-                versioned.last()?.as_version()?;
-                Some(versioned.parent().to_name())
-            }
+            Self::KnownMetadata { metadata } => object_of(metadata.versioned.as_view()),
             _ => None,
         }
     }
+}
+
+/// The object that a versioned name belongs to; `None` if the name has no version.
+pub(super) fn object_of(versioned: NameView<'_>) -> Option<Name> {
+    versioned.last()?.as_version()?;
+    Some(versioned.parent().to_name())
 }
 
 /// The driver's number of a range of a sequence.

@@ -1,5 +1,6 @@
 //! Objects ready to be served.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -117,6 +118,17 @@ impl Published {
             ObjectForm::Sealed(object, _) => object.segments(),
             ObjectForm::Stored(stored) => stored.header.segments,
         }
+    }
+
+    /// The names of its packets, each without its last component. With hICN names these are its
+    /// addresses. None of an object from a repository, which has no hICN names.
+    pub fn packet_prefixes(&self) -> BTreeSet<Name> {
+        let ObjectForm::Sealed(object, _) = &self.0 else { return BTreeSet::new() };
+        let names = object.packets.iter().filter_map(|packet| {
+            let data = DataView::decode(packet).ok()?;
+            Some(data.name.parent().to_name())
+        });
+        names.chain([object.template.prefix().to_name()]).collect()
     }
 
     /// Bytes of its largest Data packet.

@@ -394,7 +394,7 @@ const PART_HEADER_BYTES: usize = 64;
 
 /// Maximum number of digests in a manifest part. Routers cannot fragment hICN packets, so with hICN
 /// names a part is no longer than a segment.
-fn digests_per_part_max(options: &PublishOptions) -> usize {
+pub(super) fn digests_per_part_max(options: &PublishOptions) -> usize {
     match options.mapping {
         NameMapping::Identity => DIGESTS_PER_PART,
         _ => {

@@ -4,13 +4,15 @@
 use std::ops::Range;
 
 use weir_base::{Packet, Pool};
-use weir_security::manifest::{DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId};
+use weir_security::manifest::{Digest, ManifestPart, ManifestShape, PartId};
 use weir_security::{NullSigner, SignatureFormat, Signer, sha256_each};
 use weir_transport::{Metadata, NameMapping, SegmentTemplate};
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
 
 use super::error::PublishError;
-use super::sign::{MANIFEST_SEGMENTS_MIN, PublishOptions, sign_single_packet, signature_info};
+use super::sign::{
+    MANIFEST_SEGMENTS_MIN, PublishOptions, digests_per_part_max, sign_single_packet, signature_info,
+};
 use crate::sockets::Identity;
 
 /// Components of the names of metadata and manifest parts below the object's name.
@@ -74,15 +76,16 @@ impl SlicedObject {
         };
         object.mapping.check_last(object.segments() - 1)?;
         if object.segments() >= MANIFEST_SEGMENTS_MIN {
-            object.manifest = Some(object.choose_shape()?);
+            object.manifest = Some(object.choose_shape(digests_per_part_max(options))?);
         }
         Ok(object)
     }
 
-    /// The largest parts that fit into a packet with this name and key.
-    fn choose_shape(&self) -> Result<ManifestShape, PublishError> {
-        let shape = ManifestShape::new(DIGESTS_PER_PART as u64, 1).expect("it is in range");
-        let digests = vec![[0; 32]; DIGESTS_PER_PART];
+    /// The largest parts of at most `digests_max` digests that fit into a packet with this name and
+    /// key.
+    fn choose_shape(&self, digests_max: usize) -> Result<ManifestShape, PublishError> {
+        let shape = ManifestShape::new(digests_max as u64, 1).expect("it is in range");
+        let digests = vec![[0; 32]; digests_max];
         let part = ManifestPart { shape, level: 1, first: u64::MAX, digests: &digests };
         // The last part has the longest number.
         let data = self.part_data(self.segments(), shape, part.encode());
@@ -91,7 +94,7 @@ impl SlicedObject {
         let signature = signer.sign(&[])?.len();
         let len = packet.len() - signature + signature.max(SIGNATURE_BYTES_MIN);
         let too_many = len.saturating_sub(PACKET_SIZE_MAX).div_ceil(size_of::<Digest>());
-        let digests = DIGESTS_PER_PART.saturating_sub(too_many) as u64;
+        let digests = digests_max.saturating_sub(too_many) as u64;
         let too_long = PublishError::TooLong { what: "a part of the manifest", len };
         ManifestShape::new(digests, 1).ok_or(too_long)
     }
@@ -257,7 +260,7 @@ impl SlicedObject {
 #[cfg(test)]
 mod tests {
     use weir_security::DigestSigner;
-    use weir_security::manifest::{DigestLookup, DigestManifest};
+    use weir_security::manifest::{DIGESTS_PER_PART, DigestLookup, DigestManifest};
     use weir_wire::DataView;
 
     use super::*;
@@ -318,6 +321,24 @@ mod tests {
         assert!(
             object.sign(0, &content).unwrap().packets.iter().all(|it| it.len() <= PACKET_SIZE_MAX)
         );
+    }
+
+    /// hICN packets are not fragmented, so a part fits where a segment does.
+    #[test]
+    fn parts_of_hicn_names_fit_segments() {
+        let options = PublishOptions {
+            segment_size: 1200,
+            mapping: "hicn:2001:db8::/32".parse().unwrap(),
+            ..PublishOptions::default()
+        };
+        let (name, identity) = ("/a/54=%01".parse().unwrap(), Identity::new(DigestSigner));
+        let object = SlicedObject::new(name, 100_000, &identity, &options).unwrap();
+        for slice in 0..object.slices() {
+            let content = vec![7; object.slice_range(slice).count()];
+            let packets = object.sign(slice, &content).unwrap().packets;
+            let lens = packets.iter().map(|it| DataView::decode(it).unwrap().content.len());
+            assert!(lens.max() <= Some(options.segment_size), "slice {slice}");
+        }
     }
 
     #[test]

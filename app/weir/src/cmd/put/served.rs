@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_security::Signer;
 use weir_socket::ObjectStore;
-use weir_wire::Name;
+use weir_wire::{Interest, Name};
 
 use super::publisher::UnpublishedEntry;
 
@@ -21,6 +21,10 @@ pub(super) struct Served {
     pub(super) root: Option<Root>,
     /// Names to register with the router.
     pub(super) names: Vec<Name>,
+    /// The registered name is the prefix of a mapping. Other producers may have names below it.
+    pub(super) has_shared_prefix: bool,
+    /// With a mapping: an Interest that another producer of the same name answers.
+    pub(super) mapped_probe: Option<Interest>,
     /// Names of keys. Their registration is optional, as the metadata carries the certificate too.
     pub(super) key_names: Vec<Name>,
     pub(super) signer: Option<Name>,
@@ -30,9 +34,12 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Makes the store answer requests for missing objects below the registered names. The answers
-    /// are signed if there is a signer.
+    /// Makes the store answer requests for missing objects below the registered names, unless
+    /// another producer may have them. The answers are signed if there is a signer.
     pub(super) fn claim_names(&mut self, signer: Option<Arc<dyn Signer>>) {
+        if self.has_shared_prefix {
+            return;
+        }
         if let Some(signer) = signer {
             self.store.sign_absence(signer);
         }

@@ -5,7 +5,8 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use weir_client::Client;
+use weir_client::{Client, Inheritance};
+use weir_hicn::HicnName;
 use weir_socket::{ServeProblem, serve};
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{DataView, Interest, Name};
@@ -58,23 +59,34 @@ impl Server<'_> {
     /// Warns if another producer already serves a name, as consumers would get the content of
     /// either one.
     fn warn_of_other_producers(&self, client: &mut Client) {
-        for name in self.served.names.iter().take(NAMES_PROBED_MAX) {
+        let metadata_of = |name: &Name| {
             let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
-            let interest = Interest::new(metadata).can_be_prefix(true).must_be_fresh(true);
+            (name.clone(), Interest::new(metadata).can_be_prefix(true))
+        };
+        let named = self.announcement.name.zip(self.served.mapped_probe.clone());
+        let probes: Vec<(Name, Interest)> = match named {
+            Some((name, interest)) => vec![(name.clone(), interest)],
+            None => self.served.names.iter().take(NAMES_PROBED_MAX).map(metadata_of).collect(),
+        };
+        for (name, interest) in probes {
+            let interest = interest.must_be_fresh(true);
             let Ok(found) = client.express(&interest.lifetime_ms(OTHER_PRODUCER_WAIT_MS).encode())
             else {
                 continue;
             };
-            let data = DataView::decode(&found.packet);
-            let Some(metadata) = data.ok().and_then(|data| Metadata::decode(data.content).ok())
-            else {
+            let Ok(data) = DataView::decode(&found.packet) else { continue };
+            let what = match Metadata::decode(data.content) {
+                Ok(metadata) => format!(" ({})", metadata.versioned),
+                // An address has no metadata.
+                Err(_) if HicnName::address_of(name.as_view()).is_some() && !data.is_nack() => {
+                    String::new()
+                }
                 // The answer may say that the object does not exist.
-                continue;
+                Err(_) => continue,
             };
             errln!(
-                "weir: another producer already serves {name} ({}), so consumers may get either \
-                 content; stop one of them, or choose another name",
-                metadata.versioned
+                "weir: another producer already serves {name}{what}, so consumers may get either \
+                 content; stop one of them, or choose another name"
             );
         }
     }
@@ -128,8 +140,13 @@ impl Server<'_> {
     }
 
     fn register(&self, client: &mut Client) -> anyhow::Result<()> {
+        // Another producer, such as one of a file, may have longer prefixes below a shared one.
+        let inheritance = match self.served.has_shared_prefix {
+            true => Inheritance::Longest,
+            false => Inheritance::Inherited,
+        };
         for name in &self.served.names {
-            client.register_prefix(name).with_context(|| {
+            client.register_prefix_with(name, inheritance).with_context(|| {
                 format!("cannot register {name} with the router at {}", client.uri())
             })?;
         }

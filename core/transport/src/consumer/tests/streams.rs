@@ -62,6 +62,17 @@ fn data_of(packet: &[u8]) -> Vec<u8> {
     tlv[range].to_vec()
 }
 
+/// The same Data with the ContentType of a refusal.
+fn changed_to_nack(data: &[u8]) -> Vec<u8> {
+    let view = DataView::decode(data).unwrap();
+    let (info, value) = (view.signature_info(), view.signature_value());
+    let (key_locator, algorithm) = (info.key_locator, info.signature_type);
+    assert!(key_locator.is_none());
+    let info = SignatureInfo::new(algorithm);
+    let changed = Data::new(view.name.to_name()).content_type(3).content(view.content);
+    changed.encode_signed(&info, |_| value.to_vec())
+}
+
 /// A manifest as hICN's library makes it. `change` may make it lie.
 fn manifest(
     suffix: u32,
@@ -92,6 +103,8 @@ struct Stream {
     requests: u32,
     /// The producer answers that other packets do not exist, as repositories of ours do.
     denies_others: bool,
+    /// A router has a copy of this packet whose ContentType it changed to Nack.
+    changed_to_nack: Option<u64>,
 }
 
 impl Stream {
@@ -122,7 +135,7 @@ impl Stream {
 
     fn of(packets: impl Iterator<Item = Vec<u8>>) -> Self {
         let packets = (0..).zip(packets).collect();
-        Self { packets, requests: 0, denies_others: false }
+        Self { packets, ..Self::default() }
     }
 
     /// A stream of the public library (`core/hicn/tests/vectors/bytestream.jsonl`).
@@ -175,6 +188,11 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
             let suffix = interest.name.last().unwrap().as_segment().unwrap();
             stream_of.requests += 1;
             let packet = match stream_of.packets.get(&suffix) {
+                Some(packet)
+                    if stream_of.changed_to_nack == Some(suffix) && !interest.must_be_fresh =>
+                {
+                    changed_to_nack(&data_of(packet)).into()
+                }
                 Some(packet) => data_of(packet).into(),
                 None if stream_of.denies_others => {
                     let absence = Data::new(interest.name.to_name()).content_type(3);
@@ -280,6 +298,19 @@ fn false_last_flag_does_not_truncate() {
     }
 }
 
+/// hICN has no refusals, and its signature does not cover the ContentType. So the packet is a bad
+/// copy.
+#[test]
+fn changed_content_type_is_no_refusal() {
+    for changed in [0, 3, 39] {
+        for (mut stream, segments) in [(Stream::plain(40), 40), (Stream::listed(32, 4, 39), 32)] {
+            stream.changed_to_nack = Some(changed);
+            let fetched = fetch(&mut stream);
+            assert_eq!((fetched.error, fetched.octets), (None, content(segments)), "{changed}");
+        }
+    }
+}
+
 /// Without the flag, the end of a stream looks like loss.
 #[test]
 fn removed_last_flag_ends_with_error() {
@@ -316,6 +347,124 @@ fn flags_do_not_count_if_metadata_state_the_end() {
     }
     assert_eq!(fixture.events().last().unwrap(), "Done");
     assert!(!fixture.consumer.stats().has_unsigned_end);
+}
+
+/// What the network answers to requests for metadata.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum MetadataAnswer {
+    None,
+    /// Metadata of an older version, which end at another segment.
+    Older,
+    /// The same if routers may answer from their stores.
+    OlderUnlessFresh,
+    Right,
+    Forged,
+}
+
+/// What a producer of six segments answers. The third and the last one have the last flag.
+/// `denies_others`: it answers that other segments do not exist.
+fn answer_of_version(
+    interest: &InterestView<'_>,
+    answer: MetadataAnswer,
+    denies_others: bool,
+) -> Option<Vec<u8>> {
+    let HicnName { address, suffix } = HicnName::from_name(interest.name).unwrap();
+    let name = interest.name.to_name();
+    if suffix == u32::MAX {
+        let is_older = match answer {
+            MetadataAnswer::None => return None,
+            MetadataAnswer::Older => true,
+            MetadataAnswer::OlderUnlessFresh => !interest.must_be_fresh,
+            MetadataAnswer::Right | MetadataAnswer::Forged => false,
+        };
+        let (version, last) = if is_older { ("/a/54=%01", 2) } else { ("/a/54=%02", 5) };
+        let metadata = Metadata::new(version.parse().unwrap());
+        let metadata = Metadata { last_segment: Some(last), ..metadata };
+        return Some(Data::new(name).content(metadata.encode()).encode_with_digest());
+    }
+    if suffix < 6 {
+        let flags = Flags::default().with_if(Flags::LAST, matches!(suffix, 2 | 5));
+        let mut octets = packet(suffix, flags, b"x");
+        octets[8..24].copy_from_slice(&address.octets());
+        return Some(data_of(&octets));
+    }
+    let absence = Data::new(name).content_type(3);
+    let absence = absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]);
+    denies_others.then_some(absence)
+}
+
+/// Fetches six segments by the name of a version. Returns when the fetch ended, and whether the end
+/// is signed.
+fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool) {
+    let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
+    let (object, versioned): (Name, Name) = ("/a".parse().unwrap(), "/a/54=%02".parse().unwrap());
+    let metadata_name = mapping.metadata_interest(object.as_view()).0;
+    let config = ConsumerConfig {
+        mapping,
+        verification: Verification::ByDriver,
+        look_for_manifest: false,
+        ..config()
+    };
+    let mut fixture = Fixture::new(Target::Version { versioned: versioned.clone() }, config);
+    let targets = Target::Version { versioned: versioned.clone() };
+    fixture.inputs.push(ConsumerInput::Read { segments: 100 });
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    fixture.input(start);
+    let mut segments = 0;
+    for _ in 0..1000 {
+        for interest in core::mem::take(&mut fixture.requested) {
+            let interest = InterestView::decode(&interest).unwrap();
+            assert!(targets.prefixes(mapping).any(|it| it.as_view().is_prefix_of(interest.name)));
+            let Some(packet) = answer_of_version(&interest, answer, denies_others) else {
+                continue;
+            };
+            let (path, header) = (PATH, LpHeader::default());
+            fixture.inputs.push(ConsumerInput::Packet { path, header, packet: packet.into() });
+        }
+        for op in core::mem::take(&mut fixture.out.verify) {
+            let data = DataView::decode(&op.packet).unwrap();
+            let is_forged =
+                data.name == metadata_name.as_view() && answer == MetadataAnswer::Forged;
+            let verdict = match is_forged {
+                true => Verdict::Bad { reason: "forged".into(), digest: None },
+                false => Verdict::Good,
+            };
+            fixture.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
+        }
+        segments += core::mem::take(&mut fixture.out.deliveries).len();
+        if fixture.consumer.has_ended() {
+            let failures = fixture.events().into_iter().filter(|it| it.starts_with("Failed"));
+            assert_eq!((segments, failures.count()), (6, 0), "{answer:?}");
+            return (fixture.now, !fixture.consumer.stats().has_unsigned_end);
+        }
+        if fixture.inputs.is_empty() {
+            let wakeup = fixture.consumer.next_wakeup().expect("it waits for something");
+            fixture.now = fixture.now.plus_ns(1).max(wakeup);
+        }
+        fixture.step();
+    }
+    panic!("the fetch does not end");
+}
+
+/// The end of a version that is fetched by its name, from metadata that are requested for it.
+#[test]
+fn metadata_confirm_end_of_a_version() {
+    let second = Instant::ZERO.plus_ns(NS_PER_S);
+    for denies in [false, true] {
+        for answer in [MetadataAnswer::Right, MetadataAnswer::OlderUnlessFresh] {
+            let (ended, is_signed) = fetch_version(answer, denies);
+            assert!(is_signed && ended < second, "{answer:?}: {ended:?}");
+        }
+        for answer in [MetadataAnswer::None, MetadataAnswer::Older, MetadataAnswer::Forged] {
+            let (ended, is_signed) = fetch_version(answer, denies);
+            assert!(!is_signed, "{answer:?}");
+            // Producers that deny the next segment confirm the end at once.
+            let is_quick = denies && answer != MetadataAnswer::None;
+            let seconds = if is_quick { 0..1 } else { 3..4 };
+            let ended = ended.ns_since(Instant::ZERO) / NS_PER_S;
+            assert!(seconds.contains(&ended), "{answer:?}: {ended}");
+        }
+    }
 }
 
 #[test]

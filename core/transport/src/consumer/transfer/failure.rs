@@ -4,13 +4,15 @@ use weir_base::Instant;
 use weir_wire::Name;
 
 use super::{Purpose, Transfer, TransferState};
-use crate::consumer::end_claim::ClaimStep;
+use crate::consumer::end_claim::{ClaimStep, EndMetadata};
 use crate::consumer::layout::Layout;
 use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
 use crate::consumer::scoreboard::FailReason;
-use crate::consumer::target::PacketId;
+use crate::consumer::target::{PacketId, object_of};
+use crate::interest::Selectors;
+use crate::mapping::NameMapping;
 use crate::request::{Request, RetryLimits};
 
 /// Retry limits of the request that tests a claim: 1 + 2 s.
@@ -67,7 +69,7 @@ impl Transfer {
         let is_wanted = |index| ranges.is_wanted(index);
         self.requests.retain(|purpose| match purpose {
             Purpose::Refetch(index) | Purpose::TestClaim(index) => is_wanted(index),
-            Purpose::Renewal => true,
+            Purpose::Renewal | Purpose::EndMetadata => true,
         });
         self.reader.drop_unread(self.verify.retain(is_wanted));
         out.events.push(ConsumerEvent::RangeFailed { range, error });
@@ -92,13 +94,13 @@ impl Transfer {
     /// An answer states that the packet does not exist. A reliable consumer requests the packet
     /// once more, bypassing all caches. After a second such answer, the object or the range fails.
     ///
-    /// Requests for a stream whose end is unknown may lie behind its end. There, such an answer
-    /// only bounds what is requested.
+    /// Requests for an object whose end is unknown, or only claimed, may lie behind its end. There,
+    /// such an answer only bounds what is requested.
     pub(super) fn on_packet_absent(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
-        if self.inventory.is_stream() && !self.verify.knows_last_segment() {
+        if self.has_open_end() {
             let absent = self.absent.map_or(index, |absent| absent.min(index));
             self.absent = Some(absent);
-            self.requests.retain(|purpose| purpose != Purpose::TestClaim(absent));
+            self.requests.retain(|purpose| purpose != Purpose::TestClaim(index));
             self.set_limit();
             self.check_absent(out);
             return;
@@ -110,11 +112,29 @@ impl Transfer {
         }
     }
 
-    /// Compares the first packet of a stream that does not exist with what is known about the end.
+    /// Whether nothing signed states the end, and it is unknown or only claimed. Objects with names
+    /// of NDN state it in all their segments.
+    fn has_open_end(&self) -> bool {
+        let may_be_open = self.inventory.is_stream()
+            || (self.config.mapping != NameMapping::Identity
+                && self.live.is_none()
+                && self.inventory.layout().is_some()
+                && self.inventory.metadata.as_ref().is_none_or(|it| it.last_segment.is_none())
+                && (self.inventory.last_segment().is_none()
+                    || self.claims.claimed_last().is_some()));
+        may_be_open && !self.verify.knows_last_segment()
+    }
+
+    /// Compares the first packet that does not exist with what is known about the end.
     fn check_absent(&mut self, out: &mut ConsumerOutbox) {
         let (Some(absent), Some(layout)) = (self.absent, self.inventory.layout()) else { return };
         let end_of = |last| layout.end_index(last).filter(|_| last.is_some());
-        if end_of(self.claims.claimed_last()) == Some(absent) {
+        // The part of a manifest may precede the next segment.
+        let is_next = |last: u64| {
+            end_of(Some(last)) == Some(absent)
+                || layout.index_of(PacketId::Segment(last + 1)) == Some(absent)
+        };
+        if self.claims.claimed_last().is_some_and(is_next) {
             if let Some(last) = self.claims.confirm() {
                 self.set_last(last, true, out);
             }
@@ -124,8 +144,7 @@ impl Transfer {
         }
     }
 
-    /// The packet of a stream that does not exist, although the end of the stream is unknown or
-    /// behind it.
+    /// The packet that does not exist, although the end of the object is unknown or behind it.
     pub(super) fn absent_packet(&self) -> Option<u64> {
         let last = self.inventory.last_segment();
         let end = last.and_then(|_| self.inventory.layout()?.end_index(last));
@@ -256,11 +275,41 @@ impl Transfer {
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
         }
+        let is_refuted = is_answered && self.absent != Some(next);
+        if !is_refuted && self.claims.metadata() == EndMetadata::NotRequested {
+            self.request_end_metadata(now, false);
+        }
         if stops_window && !is_answered {
             self.set_last(last, true, out);
         } else {
             self.forget_last(out);
         }
+    }
+
+    /// Requests the metadata of the object, which state the end of its latest version.
+    pub(super) fn request_end_metadata(&mut self, now: Instant, is_fresh: bool) {
+        let Some(versioned) = self.inventory.metadata.as_ref().map(|known| &known.versioned) else {
+            return;
+        };
+        let Some(object) = object_of(versioned.as_view()) else { return };
+        let mapping = self.config.mapping;
+        let (name, can_be_prefix) = mapping.metadata_interest(object.as_view());
+        let selectors =
+            Selectors { can_be_prefix, must_be_fresh: is_fresh, ..self.config.selectors() };
+        let request = Request::new(&name, selectors, CLAIM_TRIES, now)
+            .with_element(mapping.metadata_payload(object.as_view()));
+        self.requests.add(Purpose::EndMetadata, request);
+        self.claims.set_metadata(EndMetadata::Requested { is_fresh });
+    }
+
+    /// If metadata that should have stated the end are not usable, ignores them. Returns whether
+    /// they are.
+    pub(in crate::consumer) fn drop_end_metadata(&mut self) -> bool {
+        let is_it = matches!(self.claims.metadata(), EndMetadata::Verifying(_));
+        if is_it {
+            self.claims.set_metadata(EndMetadata::Over);
+        }
+        is_it
     }
 
     /// No packet follows the one that claims to be the last.
@@ -275,6 +324,7 @@ impl Transfer {
             return self.fail(error, out);
         }
         if let Some(last) = self.claims.confirm() {
+            self.requests.retain(|purpose| purpose != Purpose::EndMetadata);
             self.set_last(last, true, out);
         }
     }

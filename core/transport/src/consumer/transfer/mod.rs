@@ -18,7 +18,7 @@ use weir_wire::{DataView, InterestView, NackReason, Name};
 pub(super) use self::verdicts::Verified;
 use super::chunks::CHUNK_SEGMENTS_MAX;
 use super::config::{ConsumerConfig, LagPolicy, ReaderMode, Verification};
-use super::end_claim::{EndClaims, StatedEnd};
+use super::end_claim::{EndClaims, StatedEnd, is_refusal};
 use super::holes::Holes;
 use super::inventory::{Inventory, Need};
 use super::live::{Live, LiveState};
@@ -44,6 +44,8 @@ enum Purpose {
     Refetch(u64),
     /// The packet of this index, which follows one that claims to be the last.
     TestClaim(u64),
+    /// The metadata, which may state the end while a claim is tested.
+    EndMetadata,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub(super) struct Transfer {
     holes: Option<Box<Holes>>,
     /// Claims about the end of an object whose end is not signed.
     claims: EndClaims,
-    /// The first packet of a stream that does not exist, according to an answer.
+    /// The first packet that does not exist, according to an answer, while the end is unknown.
     absent: Option<u64>,
     /// The latest Nack had the reason NoRoute, and came from a router beyond the first.
     is_no_route_remote: bool,
@@ -208,6 +210,9 @@ impl Transfer {
                 };
             }
         }
+        if self.requests.take_if_answered(Purpose::EndMetadata, data) {
+            return self.on_end_metadata(now, data, incoming, out);
+        }
         let mut found = core::mem::take(&mut self.found);
         self.inventory.naming.find(data.name.value(), &mut found);
         if found.is_empty() {
@@ -220,7 +225,7 @@ impl Transfer {
             if !self.on_answer(index, answer) {
                 continue;
             }
-            if data.is_nack() {
+            if is_refusal(data) {
                 self.on_packet_absent(now, index, out);
                 continue;
             }
@@ -306,6 +311,8 @@ impl Transfer {
                 self.on_packet_failed(now, FailedSegment { index, reason }, out)
             }
             (Purpose::TestClaim(index), _) => self.on_claim_tested(index, reason, out),
+            // The test decides.
+            (Purpose::EndMetadata, _) => {}
             (Purpose::Renewal, Some(live)) if !live.has_recent_data(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }
@@ -407,7 +414,8 @@ impl Transfer {
     }
 
     /// The new metadata are verified.
-    pub(super) fn renewal_verified(&mut self) {
+    pub(super) fn renewal_verified(&mut self, out: &mut ConsumerOutbox) {
+        self.on_end_metadata_verified(out);
         if let Some(live) = &mut self.live {
             live.renewal_verified();
         }

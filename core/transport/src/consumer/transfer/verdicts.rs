@@ -8,16 +8,18 @@ use weir_base::Instant;
 use weir_security::manifest::{DigestLookup, PartId};
 use weir_wire::DataView;
 
-use super::Transfer;
+use super::{Purpose, Transfer};
 use crate::consumer::config::Verification;
+use crate::consumer::end_claim::EndMetadata;
 use crate::consumer::layout::Layout;
-use crate::consumer::naming::is_probe;
+use crate::consumer::naming::{METADATA_INDEX, is_probe};
 use crate::consumer::outbox::{ConsumerError, ConsumerOutbox, Delivery};
 use crate::consumer::stream::StreamPart;
 use crate::consumer::target::PacketId;
 use crate::consumer::verify::{
     AcceptedPart, AcceptedSegment, BAD_COPIES_MAX, Incoming, VerifyOutcome,
 };
+use crate::metadata::Metadata;
 
 /// How often a packet that failed verification is requested by the digest in the manifest.
 const DIGEST_REQUESTS_MAX: u32 = 2;
@@ -235,6 +237,42 @@ impl Transfer {
             return self.fail(ConsumerError::Unverified { what, reason }, out);
         }
         self.set_last(stated, true, out);
+    }
+
+    /// Metadata arrived while a claim is tested.
+    pub(super) fn on_end_metadata(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        let known = self.inventory.metadata.as_ref().map(|known| &known.versioned);
+        let metadata = Metadata::decode(data.content).ok();
+        let last = metadata
+            .filter(|metadata| Some(&metadata.versioned) == known)
+            .and_then(|metadata| metadata.last_segment);
+        match (last, self.claims.metadata()) {
+            (Some(last), _) => {
+                self.claims.set_metadata(EndMetadata::Verifying(last));
+                return self.accept(now, METADATA_INDEX, incoming, out);
+            }
+            (None, EndMetadata::Requested { is_fresh: false }) => {
+                self.request_end_metadata(now, true)
+            }
+            (None, _) => self.claims.set_metadata(EndMetadata::Over),
+        }
+        None
+    }
+
+    /// If the verified metadata were requested for the end of the object, takes it.
+    pub(super) fn on_end_metadata_verified(&mut self, out: &mut ConsumerOutbox) {
+        if let EndMetadata::Verifying(last) = self.claims.metadata() {
+            self.claims.set_metadata(EndMetadata::Over);
+            self.claims.end_is_signed();
+            self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
+            self.on_last_segment_verified(last, out);
+        }
     }
 
     /// A packet failed verification: it is requested again, or its object fails.
