@@ -270,7 +270,7 @@ impl SlowStart {
         if sample.sent_order >= self.round_end {
             self.start_round(sample.next_order);
         }
-        if let Some(rtt_ns) = sample.rtt_ns {
+        if let Some(rtt_ns) = sample.direct_rtt_ns() {
             self.round_min_ns =
                 if self.round_samples == 0 { rtt_ns } else { self.round_min_ns.min(rtt_ns) };
             self.round_samples += 1;

@@ -92,7 +92,7 @@ impl FromConfig for Ledbat {
 
 impl CongestionControl for Ledbat {
     fn on_data(&mut self, sample: &Sample) {
-        let Some(rtt_ns) = sample.rtt_ns else { return };
+        let Some(rtt_ns) = sample.direct_rtt_ns() else { return };
         let waited = self.queueing_share(sample.now, rtt_ns);
         self.is_slow_start &= waited < SLOW_START_END;
         if waited > 1.0 {

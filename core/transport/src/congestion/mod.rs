@@ -40,6 +40,12 @@ pub struct Sample {
     pub smoothed_rtt_ns: u64,
     /// The smallest round-trip time seen on the path, in nanoseconds; 0 before the first sample.
     pub min_rtt_ns: u64,
+    /// The path label of hICN, which distinguishes upstream paths of one router. `None` for NDN
+    /// packets, and while labels are unusable.
+    pub label: Option<u8>,
+    /// How much longer the least round trip of this label is than that of the path, in nanoseconds;
+    /// 0 without a label. It is no queueing delay: [`Sample::direct_rtt_ns`] excludes it.
+    pub detour_ns: u64,
     /// The answered Interest's number in the sending order of its path, from 0.
     pub sent_order: u64,
     /// The sending order of the next Interest: how many were sent on the path.
@@ -61,6 +67,15 @@ pub struct Sample {
     pub bytes: usize,
     /// The round that this answer belongs to.
     pub round: Round,
+}
+
+impl Sample {
+    /// The round-trip time as if the answer had come by the shortest path. Its excess over
+    /// `min_rtt_ns` is queueing delay, if all sources behind a label are equally far.
+    pub fn direct_rtt_ns(&self) -> Option<u64> {
+        // `detour_ns` is at most the round trip: the least one of the label includes this one.
+        self.rtt_ns.map(|rtt_ns| rtt_ns.saturating_sub(self.detour_ns))
+    }
 }
 
 /// The answers of one round trip so far. A round ends with the first answer to an Interest that was

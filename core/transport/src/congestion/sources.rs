@@ -6,8 +6,14 @@
 //! 1. An answer that was overtaken by another answer of its source comes from a farther source.
 //! 2. An answer that is an eighth faster than any before comes from a nearer source.
 //! 3. Any other longer round trip is a queue, or the path has become longer.
+//!
+//! Answers with different path labels of hICN come from different sources. The rules then
+//! distinguish the sources behind each label. Without labels, a queue in front of a near source
+//! would look like a far source as soon as it delays answers as much.
 
 use weir_base::NS_PER_MS;
+
+use super::Sample;
 
 /// Upper bound of sources. The one with the fewest recent answers is replaced.
 const SOURCES_MAX: usize = 4;
@@ -27,6 +33,7 @@ const LATE_NS: f64 = NS_PER_MS as f64;
 /// One distance at which content is stored.
 #[derive(Copy, Clone, Debug)]
 struct Source {
+    label: Option<u8>,
     /// The round trip without a queue, in nanoseconds: the least mean of a round.
     base_ns: f64,
     /// No mean of a round is known yet.
@@ -63,9 +70,10 @@ pub(super) struct RoundTrips {
 impl Sources {
     /// Adds the round trip of an Interest. Returns whether the latest answers of its source were
     /// all late.
-    pub(super) fn add(&mut self, order: u64, rtt_ns: f64, packets: u32) -> bool {
+    pub(super) fn add(&mut self, sample: &Sample, rtt_ns: f64) -> bool {
+        let &Sample { sent_order: order, packets, label, .. } = sample;
         self.round_slowest_ns = self.round_slowest_ns.max(rtt_ns);
-        let at = self.source_of(order, rtt_ns);
+        let at = self.source_of(label, order, rtt_ns);
         let Some(source) = &mut self.all[at] else { return false };
         source.least_ns = if source.answers == 0 { rtt_ns } else { source.least_ns.min(rtt_ns) };
         source.sum_ns += rtt_ns;
@@ -81,8 +89,9 @@ impl Sources {
 
     /// The source of an answer. It is the farthest one whose base is not clearly above the answer's
     /// round trip. If there is none, or if rule 1 excludes it, the answer starts a new source.
-    fn source_of(&mut self, order: u64, rtt_ns: f64) -> usize {
+    fn source_of(&mut self, label: Option<u8>, order: u64, rtt_ns: f64) -> usize {
         let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
+        let known = known.filter(|(_, source)| source.label == label);
         let nearer =
             known.filter(|(_, source)| source.base_ns * (1.0 - 1.0 / SAME_DIVISOR) <= rtt_ns);
         let farthest = nearer.max_by(|one, other| one.1.base_ns.total_cmp(&other.1.base_ns));
@@ -94,17 +103,18 @@ impl Sources {
             {
                 at
             }
-            _ => self.insert(rtt_ns),
+            _ => self.insert(label, rtt_ns),
         }
     }
 
-    fn insert(&mut self, rtt_ns: f64) -> usize {
+    fn insert(&mut self, label: Option<u8>, rtt_ns: f64) -> usize {
         let idle = |source: &Option<Source>| {
             source.map_or((u32::MAX, 0), |source| (source.idle_rounds, u32::MAX - source.answers))
         };
         let places = self.all.iter().enumerate();
         let at = places.max_by_key(|(_, source)| idle(source)).map_or(0, |(at, _)| at);
         self.all[at] = Some(Source {
+            label,
             base_ns: rtt_ns,
             is_new: true,
             mean_ns: rtt_ns,
@@ -205,14 +215,21 @@ fn root(count: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use weir_base::Instant;
+
     use super::*;
+    use crate::congestion::tests;
 
     const MS: f64 = NS_PER_MS as f64;
+
+    fn sample(order: u64) -> Sample {
+        tests::sample(Instant::ZERO, 0, order)
+    }
 
     /// Ends a round of answers with these orders after these milliseconds. Returns the means.
     fn round(sources: &mut Sources, answers: &[(u64, f64)]) -> RoundTrips {
         for &(order, rtt_ms) in answers {
-            sources.add(order, rtt_ms * MS, 1);
+            sources.add(&sample(order), rtt_ms * MS);
         }
         sources.end_round().unwrap()
     }
@@ -251,6 +268,25 @@ mod tests {
         assert_eq!((trips.base_ns, trips.queueing_ns), (95.0 * MS, 0.0));
     }
 
+    /// A queue delays answers of the near source until they take as long as those of the far one.
+    #[test]
+    fn labels_show_queue_of_near_source() {
+        let queueing_ms = |near: Option<u8>, far: Option<u8>| {
+            let mut sources = Sources::default();
+            let mut add = |answers: &[(u64, Option<u8>, f64)]| {
+                for &(order, label, rtt_ms) in answers {
+                    sources.add(&Sample { label, ..sample(order) }, rtt_ms * MS);
+                }
+                sources.end_round().unwrap().queueing_ns / MS
+            };
+            add(&[(0, near, 10.0), (2, near, 10.0), (4, near, 10.0)]);
+            add(&[(1, far, 40.0), (3, far, 40.0), (6, near, 10.0)]);
+            add(&[(8, near, 40.0), (9, far, 40.0), (10, near, 40.0), (11, far, 40.0)])
+        };
+        assert_eq!(queueing_ms(None, None), 0.0);
+        assert_eq!(queueing_ms(Some(6), Some(4)), 15.0);
+    }
+
     #[test]
     fn rebase_learns_longer_path() {
         let mut sources = Sources::default();
@@ -264,9 +300,9 @@ mod tests {
     fn reports_consecutive_late_answers() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0)]);
-        let late = |sources: &mut Sources, order| sources.add(order, 110.0 * MS, 1);
+        let late = |sources: &mut Sources, order| sources.add(&sample(order), 110.0 * MS);
         assert!((1..8).all(|order| !late(&mut sources, order)));
-        assert!(!sources.add(8, 101.0 * MS, 1));
+        assert!(!sources.add(&sample(8), 101.0 * MS));
         assert!((9..16).all(|order| !late(&mut sources, order)));
         assert!(late(&mut sources, 16));
     }

@@ -12,12 +12,14 @@ use super::ledbat::Ledbat;
 use super::*;
 
 /// An answer of one packet, to a consumer whose window is always full.
-fn sample(now: Instant, rtt_ns: u64, order: u64) -> Sample {
+pub(super) fn sample(now: Instant, rtt_ns: u64, order: u64) -> Sample {
     Sample {
         now,
         rtt_ns: Some(rtt_ns),
         smoothed_rtt_ns: rtt_ns,
         min_rtt_ns: rtt_ns,
+        label: None,
+        detour_ns: 0,
         sent_order: order,
         next_order: order + 1,
         window_limited: true,

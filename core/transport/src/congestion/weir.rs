@@ -543,7 +543,7 @@ impl Weir {
     fn observe(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
             // At least 1, because later steps divide by it: a coarse clock may measure 0.
-            self.sources.add(sample.sent_order, rtt_ns.max(1) as f64, sample.packets)
+            self.sources.add(sample, rtt_ns.max(1) as f64)
         });
         match &mut self.phase {
             Phase::Startup { .. } if is_late => {

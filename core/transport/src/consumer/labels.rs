@@ -1,8 +1,13 @@
 //! Round-trip time and loss for each path label of hICN.
 //!
 //! Routers of hICN write into each Data an octet that depends on the faces that it passed. So
-//! behind one router, the label distinguishes Data of several upstream paths. No signature covers
-//! the label, and two paths may have the same one. Nothing but statistics depends on it.
+//! behind one router, the label distinguishes Data of several upstream paths. Each label has its
+//! own least round-trip time. With one for all, each answer of a longer path would look queued.
+//!
+//! No signature covers the label, and two paths may have the same one. So a label changes how a
+//! delay is judged, never whether Data is accepted or an Interest is sent. Routers may also write
+//! labels that mean nothing. If more than four are in use at a time, all are ignored until that
+//! ends.
 //!
 //! A lost Interest has no label. It counts for the label of the latest answer, as in hICN's
 //! library.
@@ -12,6 +17,12 @@ use alloc::vec::Vec;
 /// Most labels of a path. The least recently seen one is replaced, so that random labels use no
 /// memory.
 pub(crate) const LABELS_MAX: usize = 16;
+/// Most labels in use at a time: the most recently seen ones.
+const LABELS_IN_USE: usize = 4;
+/// An answer with another label weighs as much as this many with one of those.
+const STRAY_WEIGHT: u32 = 16;
+/// Above this weight labels are ignored. The first labels of a path do not reach it.
+const STRAYS_MAX: u32 = LABELS_IN_USE as u32 * STRAY_WEIGHT;
 /// Each round trip moves the smoothed one by the difference divided by this (RFC 6298).
 const SMOOTHING: u64 = 8;
 
@@ -25,19 +36,31 @@ pub struct LabelStats {
     pub losses: u64,
     /// Nanoseconds.
     pub rtt_smoothed_ns: Option<u64>,
+    /// Nanoseconds.
+    pub rtt_min_ns: Option<u64>,
 }
 
-/// The labels of one path, the most recently seen one last.
+/// The labels of one path.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Labels(Vec<LabelStats>);
+pub(crate) struct Labels {
+    /// The most recently seen one last.
+    all: Vec<LabelStats>,
+    /// Weight of recent answers whose label was not in use, at most twice [`STRAYS_MAX`].
+    strays: u32,
+}
 
 impl Labels {
     /// A Data with this label completed a chunk.
     pub(crate) fn on_answer(&mut self, label: u8, rtt_ns: Option<u64>) {
-        let found = self.0.iter().position(|stats| stats.label == label);
+        let found = self.all.iter().position(|stats| stats.label == label);
+        let is_in_use = found.is_some_and(|at| at + LABELS_IN_USE >= self.all.len());
+        self.strays = match is_in_use {
+            true => self.strays.saturating_sub(1),
+            false => (self.strays + STRAY_WEIGHT).min(2 * STRAYS_MAX),
+        };
         let mut stats = match found {
             // Usually it is the last one already.
-            Some(at) => self.0.remove(at),
+            Some(at) => self.all.remove(at),
             None => LabelStats { label, ..LabelStats::default() },
         };
         stats.answers += 1;
@@ -45,21 +68,35 @@ impl Labels {
             let smoothed_ns = stats.rtt_smoothed_ns.unwrap_or(rtt_ns);
             let rest_ns = smoothed_ns - smoothed_ns / SMOOTHING;
             stats.rtt_smoothed_ns = Some(rest_ns + rtt_ns / SMOOTHING);
+            stats.rtt_min_ns = Some(stats.rtt_min_ns.map_or(rtt_ns, |min_ns| min_ns.min(rtt_ns)));
         }
-        if self.0.len() >= LABELS_MAX {
-            self.0.remove(0);
+        if self.all.len() >= LABELS_MAX {
+            self.all.remove(0);
         }
-        self.0.push(stats);
+        self.all.push(stats);
+    }
+
+    /// Whether labels distinguish paths. If not, the path must ignore them.
+    pub(crate) fn are_usable(&self) -> bool {
+        self.strays <= STRAYS_MAX
+    }
+
+    /// The least round-trip time of a label; `None` before its first, and while labels are
+    /// ignored.
+    pub(crate) fn rtt_min_ns(&self, label: u8) -> Option<u64> {
+        // The label of an answer is usually one of the last.
+        let stats = self.all.iter().rev().find(|stats| stats.label == label)?;
+        stats.rtt_min_ns.filter(|_| self.are_usable())
     }
 
     pub(crate) fn on_loss(&mut self) {
-        if let Some(latest) = self.0.last_mut() {
+        if let Some(latest) = self.all.last_mut() {
             latest.losses += 1;
         }
     }
 
     pub(crate) fn all(&self) -> &[LabelStats] {
-        &self.0
+        &self.all
     }
 }
 
@@ -91,5 +128,25 @@ mod tests {
             assert!(labels.all().len() <= LABELS_MAX);
         }
         assert_eq!(labels.all().last().unwrap().label, 999_u32 as u8);
+    }
+
+    /// Labels of four paths are used from the first answer on. Labels of more are ignored, and used
+    /// again when the others are gone.
+    #[test]
+    fn many_labels_are_ignored() {
+        let mut labels = Labels::default();
+        let mut usable_of = |labels_in_turn: u32, answers: u32| {
+            (0..answers)
+                .filter(|at| {
+                    let label = (at % labels_in_turn) as u8;
+                    labels.on_answer(label, Some(u64::from(label) + 1));
+                    labels.rtt_min_ns(label) == Some(u64::from(label) + 1)
+                })
+                .count()
+        };
+        assert_eq!(usable_of(4, 100), 100);
+        assert_eq!(usable_of(5, 1000), 8);
+        assert_eq!(usable_of(256, 1000), 0);
+        assert_eq!(usable_of(4, 1000), 1000 - 67);
     }
 }

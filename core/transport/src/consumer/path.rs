@@ -34,7 +34,9 @@
 //!
 //! **False losses.** The answer of an overtaken chunk may arrive after all. Then the margin of the
 //! reorder window doubles, from 1/4 up to 8 round trips ([`Path::measure_answer`]). A probe timeout
-//! does not count, because a path that stalls has not reordered.
+//! does not count, because a path that stalls has not reordered. The answer arrives either before
+//! the chunk is sent again, or sooner afterwards than half the least round trip. With path labels of
+//! hICN, that is the least one of the answer's label: the shortest path may be many times shorter.
 //!
 //! **Congestion.** An overtaken chunk makes the controller slow down, at most once a round trip.
 //! A probe timeout does not: if more is lost, the answer to the probe shows it. A timeout doubles
@@ -232,9 +234,9 @@ impl Path {
         self.labels.as_ref().map_or(&[], |labels| labels.all())
     }
 
-    /// A Data with this label completed a chunk.
-    pub(crate) fn on_labelled(&mut self, label: u8, rtt_ns: Option<u64>) {
-        self.labels.get_or_insert_default().on_answer(label, rtt_ns);
+    /// The least round trip of answers with this label, if labels are usable.
+    fn label_rtt_min_ns(&self, label: Option<u8>) -> Option<u64> {
+        self.labels.as_ref()?.rtt_min_ns(label?)
     }
 
     /// A chunk is lost: counts it for a label.
@@ -361,17 +363,18 @@ impl Path {
     pub(crate) fn measure_answer(
         &mut self,
         chunk: &Chunk,
-        now: Instant,
+        &Answer { now, label, .. }: &Answer,
         counters: &mut ScoreboardCounters,
     ) -> Option<u64> {
         self.timed_out_wait_ns = None;
         self.no_route_nacks = 0;
         let elapsed_ns = now.ns_since(chunk.sent_at);
         let is_waiting = !chunk.is_in_flight();
+        let least_ns = self.label_rtt_min_ns(label).or(self.rtt.min_ns());
         // A false loss: the presumably lost sending was answered. Its answer came before the
         // resend, or sooner after the resend than this path can answer.
         if chunk.is_presumed_lost
-            && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
+            && (is_waiting || least_ns.is_some_and(|least_ns| elapsed_ns < least_ns / 2))
         {
             counters.false_losses += 1;
             self.lost = self.lost.saturating_sub(1);
@@ -398,9 +401,14 @@ impl Path {
         &mut self,
         chunk: &Chunk,
         rtt_ns: Option<u64>,
-        now: Instant,
+        &Answer { now, label, .. }: &Answer,
         counters: &mut ScoreboardCounters,
     ) {
+        if let Some(label) = label {
+            self.labels.get_or_insert_default().on_answer(label, rtt_ns);
+        }
+        let min_rtt_ns = self.rtt.min_ns().unwrap_or(0);
+        let label_min_ns = self.label_rtt_min_ns(label);
         let &Chunk { send_order: order, packets, marked_packets, mark, bytes, .. } = chunk;
         let packet_bytes = (bytes / packets.max(1) as usize) as i64;
         self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_MEAN_DIVISOR;
@@ -415,7 +423,9 @@ impl Path {
             now,
             rtt_ns,
             smoothed_rtt_ns: self.rtt.smoothed_ns().unwrap_or(0),
-            min_rtt_ns: self.rtt.min_ns().unwrap_or(0),
+            min_rtt_ns,
+            label: label_min_ns.and(label),
+            detour_ns: label_min_ns.map_or(0, |label_ns| label_ns.saturating_sub(min_rtt_ns)),
             sent_order: order,
             next_order: self.next_order,
             window_limited: self.window_limited,

@@ -21,6 +21,7 @@ use crate::congestion::{
 
 mod discovery;
 mod holdings;
+mod labels;
 mod paths;
 mod probe;
 mod rules;

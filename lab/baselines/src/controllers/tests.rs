@@ -27,6 +27,8 @@ fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
         rtt_ns: Some(rtt_ms * NS_PER_MS),
         smoothed_rtt_ns: rtt_ms * NS_PER_MS,
         min_rtt_ns: NS_PER_MS,
+        label: None,
+        detour_ns: 0,
         sent_order: 0,
         next_order: 1,
         window_limited: true,

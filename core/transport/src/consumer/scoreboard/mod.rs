@@ -445,16 +445,13 @@ impl Scoreboard {
         let path = (chunk.path == answer.path && !chunk.is_path_gone).then_some(chunk.path);
         let Self { paths, counters, histogram, .. } = self;
         let timed = path.and_then(|path| paths.get_mut(path));
-        let rtt_ns = timed.and_then(|path| path.measure_answer(chunk, answer.now, counters));
+        let rtt_ns = timed.and_then(|path| path.measure_answer(chunk, answer, counters));
         if let Some(rtt_ns) = rtt_ns {
             histogram.get_or_insert_default().record(rtt_ns);
         }
         self.finish_chunk(at);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
-            if let Some(label) = answer.label {
-                path.on_labelled(label, rtt_ns);
-            }
-            path.on_chunk_answered(chunk, rtt_ns, answer.now, &mut self.counters);
+            path.on_chunk_answered(chunk, rtt_ns, answer, &mut self.counters);
         }
     }
 

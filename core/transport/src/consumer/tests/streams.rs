@@ -38,7 +38,7 @@ fn address() -> Ipv6Addr {
     "b001::1".parse().unwrap()
 }
 
-fn stream() -> Name {
+pub(super) fn stream() -> Name {
     HicnName::prefix(&address().octets())
 }
 
@@ -56,7 +56,7 @@ fn packet(suffix: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
     [&header.encode(&[&[], payload]).unwrap()[..], payload].concat()
 }
 
-fn data_of(packet: &[u8]) -> Vec<u8> {
+pub(super) fn data_of(packet: &[u8]) -> Vec<u8> {
     let mut tlv = Vec::new();
     let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
     tlv[range].to_vec()
@@ -98,8 +98,8 @@ fn manifest(
 
 /// The packets that a producer has, by suffix.
 #[derive(Default)]
-struct Stream {
-    packets: BTreeMap<u64, Vec<u8>>,
+pub(super) struct Stream {
+    pub(super) packets: BTreeMap<u64, Vec<u8>>,
     requests: u32,
     /// The producer answers that other packets do not exist, as repositories of ours do.
     denies_others: bool,
@@ -109,7 +109,7 @@ struct Stream {
 
 impl Stream {
     /// Segments of three octets, without manifests. The last has the flag.
-    fn plain(segments: u32) -> Self {
+    pub(super) fn plain(segments: u32) -> Self {
         let last = |at| Flags::default().with_if(Flags::LAST, at + 1 == segments);
         let packets = (0..segments).map(|at| packet(at, last(at), &at.to_be_bytes()[1..]));
         Self::of(packets)
@@ -235,7 +235,7 @@ fn fetch(stream: &mut Stream) -> Fetched {
     fetch_by(stream, Arc::new(UnsignedHicnVerifier), config())
 }
 
-fn content(segments: u32) -> Vec<u8> {
+pub(super) fn content(segments: u32) -> Vec<u8> {
     (0..segments).flat_map(|at: u32| at.to_be_bytes()[1..].to_vec()).collect()
 }
 
