@@ -352,7 +352,8 @@ mod tests {
         let methods = ["PUT", "POST", "DELETE"].map(str::to_owned).to_vec();
         let url = "http://127.0.0.1:80/".to_owned();
         let default = OriginConfig::new("/web".parse().unwrap(), url);
-        assert_eq!(config.origins, [OriginConfig { methods, ..default }]);
+        let segment_size = Some(Size { bytes: default.mapping.segment_size_default().into() });
+        assert_eq!(config.origins, [OriginConfig { methods, segment_size, ..default }]);
     }
 
     #[test]
