@@ -35,8 +35,9 @@
 //! **False losses.** The answer of an overtaken chunk may arrive after all. Then the margin of the
 //! reorder window doubles, from 1/4 up to 8 round trips ([`Path::measure_answer`]). A probe timeout
 //! does not count, because a path that stalls has not reordered. The answer arrives either before
-//! the chunk is sent again, or sooner afterwards than half the least round trip. With path labels of
-//! hICN, that is the least one of the answer's label: the shortest path may be many times shorter.
+//! the chunk is sent again, or sooner afterwards than half the least round trip. With path labels
+//! of hICN, that is the least one of the answer's label: the shortest path may be many times
+//! shorter.
 //!
 //! **Congestion.** An overtaken chunk makes the controller slow down, at most once a round trip.
 //! A probe timeout does not: if more is lost, the answer to the probe shows it. A timeout doubles

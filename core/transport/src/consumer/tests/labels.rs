@@ -43,10 +43,8 @@ struct Outcome {
     labels: usize,
 }
 
-/// Fetches a stream by a router that sends one Interest of three to the near path. `label_of` is
-/// the label of an answer, by the label that is right. Each far answer after 100 others is late by
-/// `late_ms`.
-fn fetch(controller: &str, late_ms: u64, mut label_of: impl FnMut(u8) -> u8) -> Outcome {
+/// A consumer of the stream.
+fn started(controller: &str) -> Fixture {
     let config = ConsumerConfig {
         controller: controller.parse().unwrap(),
         reader_segments_max: 8192,
@@ -57,6 +55,14 @@ fn fetch(controller: &str, late_ms: u64, mut label_of: impl FnMut(u8) -> u8) -> 
     fixture.inputs.push(ConsumerInput::Read { segments: SEGMENTS });
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
     fixture.input(start);
+    fixture
+}
+
+/// Fetches a stream by a router that sends one Interest of three to the near path. `label_of` is
+/// the label of an answer, by the label that is right. Each far answer after 100 others is late by
+/// `late_ms`.
+fn fetch(controller: &str, late_ms: u64, mut label_of: impl FnMut(u8) -> u8) -> Outcome {
+    let mut fixture = started(controller);
     let packets = Stream::plain(SEGMENTS).packets;
     let (mut near, mut far) = (Upstream::new(10, 1000), Upstream::new(80, 500));
     // By arrival time, and by number.
@@ -120,8 +126,8 @@ fn fetch(controller: &str, late_ms: u64, mut label_of: impl FnMut(u8) -> u8) -> 
     }
 }
 
-/// Answers of the far path are neither queued nor lost. Without labels LEDBAT takes their round trip
-/// for a queue.
+/// Answers of the far path are neither queued nor lost. Without labels LEDBAT takes their round
+/// trip for a queue.
 #[test]
 fn longer_path_is_no_queue() {
     let [labelled, mixed] = [fetch("ledbat", 0, |label| label), fetch("ledbat", 0, |_| 0)];
@@ -129,8 +135,8 @@ fn longer_path_is_no_queue() {
     assert!(labelled.seconds * 1.3 < mixed.seconds, "{labelled:?} {mixed:?}");
 }
 
-/// A late answer of the far path is recognized as the answer to the first sending, because the far
-/// path cannot answer the second so soon. Then the next ones are not lost.
+/// A late answer of the far path is recognized as the answer to the first sending, because the
+/// far path cannot answer the second so soon. Then the next ones are not lost.
 #[test]
 fn label_shows_false_loss() {
     let [labelled, mixed] = [fetch("cubic", 60, |label| label), fetch("cubic", 60, |_| 0)];
