@@ -217,9 +217,10 @@ impl<'a> ControlView<'a> {
             Command::MAPME_ADD => {
                 let [fields] = self.fields([24])?;
                 // Anything else is a command of operators.
-                Ok(match fields.iter().all(|&octet| octet == 0) {
-                    true => Request::UpdateMobility,
-                    false => Request::Other(self.command),
+                Ok(if fields.iter().all(|&octet| octet == 0) {
+                    Request::UpdateMobility
+                } else {
+                    Request::Other(self.command)
                 })
             }
             other => Ok(Request::Other(other)),

@@ -158,10 +158,8 @@ impl Header {
         }
         let flags = Flags::from_octet(head[at::FLAGS]);
         let (source, destination) = (address(head, at::SOURCE), address(head, at::DESTINATION));
-        let (name, locator) = match flags.has(Flags::DATA) {
-            true => (source, destination),
-            false => (destination, source),
-        };
+        let (name, locator) =
+            if flags.has(Flags::DATA) { (source, destination) } else { (destination, source) };
         let suffix =
             u32::from(be16(head, at::SUFFIX)) << 16 | u32::from(be16(head, at::SUFFIX + 2));
         let traffic_class = head[0] << 4 | head[1] >> 4;
@@ -185,9 +183,10 @@ impl Header {
     pub fn encode(&self, rest: &[&[u8]; 2]) -> Result<[u8; HEADER_SIZE], HicnError> {
         let len = TCP_SIZE + rest[0].len() + rest[1].len();
         let length = u16::try_from(len).map_err(|_| HicnError::TooLarge)?;
-        let (source, destination) = match self.is_data() {
-            true => (self.name.address, self.locator),
-            false => (self.locator, self.name.address),
+        let (source, destination) = if self.is_data() {
+            (self.name.address, self.locator)
+        } else {
+            (self.locator, self.name.address)
         };
         let mut head = [0; HEADER_SIZE];
         head[0] = VERSION << 4;

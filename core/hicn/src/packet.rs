@@ -20,9 +20,10 @@ impl<'a> HicnView<'a> {
     /// Those of [`HicnError`] for received packets.
     pub fn decode(wire: &'a [u8]) -> Result<Self, HicnError> {
         let (header, rest) = Header::read(wire)?;
-        let (ah, payload) = match header.flags.has(Flags::AH) {
-            true => AhView::read(rest).map(|(ah, payload)| (Some(ah), payload))?,
-            false => (None, rest),
+        let (ah, payload) = if header.flags.has(Flags::AH) {
+            AhView::read(rest).map(|(ah, payload)| (Some(ah), payload))?
+        } else {
+            (None, rest)
         };
         Ok(Self { header, ah, payload, rest })
     }

@@ -54,9 +54,10 @@ impl Labels {
     pub(crate) fn on_answer(&mut self, label: u8, rtt_ns: Option<u64>) {
         let found = self.all.iter().position(|stats| stats.label == label);
         let is_in_use = found.is_some_and(|at| at + LABELS_IN_USE >= self.all.len());
-        self.strays = match is_in_use {
-            true => self.strays.saturating_sub(1),
-            false => (self.strays + STRAY_WEIGHT).min(2 * STRAYS_MAX),
+        self.strays = if is_in_use {
+            self.strays.saturating_sub(1)
+        } else {
+            (self.strays + STRAY_WEIGHT).min(2 * STRAYS_MAX)
         };
         let mut stats = match found {
             // Usually it is the last one already.

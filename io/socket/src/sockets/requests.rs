@@ -78,23 +78,24 @@ impl Request {
     pub fn offer(&self) -> Option<Result<Offer, SocketError>> {
         let offer = Offer::decode(self.parameters()?.to_vec());
         Some(offer.and_then(|offer| {
-            match self.own_prefix.as_view().is_prefix_of(offer.name().as_view()) {
-                false => Ok(offer),
-                true => Err(SocketError::Invalid(format!(
-                    "the offer is useless: {} is below {}, which this producer serves",
-                    offer.name(),
-                    self.own_prefix
-                ))),
+            if !self.own_prefix.as_view().is_prefix_of(offer.name().as_view()) {
+                return Ok(offer);
             }
+            Err(SocketError::Invalid(format!(
+                "the offer is useless: {} is below {}, which this producer serves",
+                offer.name(),
+                self.own_prefix
+            )))
         }))
     }
 
     /// The Interest's application parameters.
     pub fn parameters(&self) -> Option<&[u8]> {
         let interest = InterestView::decode(&self.interest).ok()?;
-        match self.is_mapped {
-            true => RequestPayload::of(&interest).ok()??.parameters,
-            false => interest.application_parameters(),
+        if self.is_mapped {
+            RequestPayload::of(&interest).ok()??.parameters
+        } else {
+            interest.application_parameters()
         }
     }
 }
