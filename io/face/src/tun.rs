@@ -55,7 +55,7 @@ impl TunSocket {
             .custom_flags(libc::O_NONBLOCK)
             .open(TUN_PATH)
             .map_err(|error| with_text(&error, format!("cannot open {TUN_PATH}: {error}")))?;
-        let mut request = device_request(device);
+        let mut request = device_request(device)?;
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
         // SAFETY: the request outlives the call, which reads and writes one `ifreq`.
         let result =
@@ -233,7 +233,7 @@ impl DeviceStatus {
         // Any socket can query network devices. IPv6 may be disabled.
         let (domain, kind) = (socket2::Domain::UNIX, socket2::Type::DGRAM);
         let socket = socket2::Socket::new(domain, kind, None)?;
-        let mut request = device_request(device);
+        let mut request = device_request(device)?;
         let mut query = |number| {
             // SAFETY: the request outlives the call, which reads and writes one `ifreq`.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut request) };
@@ -251,15 +251,20 @@ impl DeviceStatus {
     }
 }
 
-/// A request about a device. Its name has at most [`DEVICE_NAME_MAX`] bytes, which [`FaceUri`]
-/// checks; a longer one is cut.
-fn device_request(device: &str) -> libc::ifreq {
+/// A request about a device.
+fn device_request(device: &str) -> io::Result<libc::ifreq> {
+    // A longer name would be cut, and could be that of another device.
+    if device.len() > DEVICE_NAME_MAX {
+        let text =
+            format!("{device}: names of network devices have at most {DEVICE_NAME_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
     // SAFETY: a plain C structure for which zeros are valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name[..DEVICE_NAME_MAX].iter_mut().zip(device.bytes()) {
         *to = from as libc::c_char;
     }
-    request
+    Ok(request)
 }
 
 fn with_text(error: &io::Error, text: String) -> io::Error {
