@@ -1,4 +1,4 @@
-use weir_base::NS_PER_MS;
+use weir_base::{NS_PER_MS, Rng};
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::LP_PREFIX_MAX;
 
@@ -23,6 +23,17 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
+    /// Changes the seeds for one of several links with this configuration, such as the peers of a
+    /// port. With the same seed, Interests of two peers with hICN packets would get the same nonces,
+    /// and look like loops.
+    pub fn reseed(&mut self, number: u64) {
+        let seeds = [&mut self.codec.sequence_start, &mut self.egress.seed, &mut self.shaping_seed];
+        for seed in seeds {
+            // Neighbouring numbers must not give neighbouring seeds.
+            *seed = Rng::from_seed(*seed ^ Rng::from_seed(number).next_u64()).next_u64();
+        }
+    }
+
     /// NFD's defaults for Unix and TCP faces, without fragments. A PIT token may make a frame
     /// longer than the largest packet. Only peers that sent a token receive one.
     pub fn stream() -> Self {

@@ -1,5 +1,6 @@
 //! Faces with hICN packets over UDP.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
@@ -140,6 +141,41 @@ fn foreign_peer_gets_data_at_its_locator() {
         let face = snapshot.faces.iter().find(|face| face.uri == uri).unwrap();
         face.counters.drops[LinkDrop::HicnVersion] == 1
     });
+}
+
+/// hICN has no nonces, so the router makes them. Those of two peers must differ, or the Interests of
+/// one would look like loops of the other's.
+#[test]
+fn peers_of_one_port_have_their_own_nonces() {
+    const SUFFIXES: u32 = 20;
+    let router = listening("127.0.0.1:0", 1);
+    let mut producer = router.unix();
+    producer.register(&prefix().to_string());
+    let peers = [foreign_peer(), foreign_peer()];
+    let locator = "2001:db8::1".parse().unwrap();
+    for peer in &peers {
+        peer.connect(router.address("hicn+udp4")).unwrap();
+        for suffix in 0..SUFFIXES {
+            peer.send(&packet(&interest(suffix), locator)).unwrap();
+        }
+    }
+    // The router may send an Interest again for the second peer.
+    let mut answered = BTreeSet::new();
+    while answered.len() < SUFFIXES as usize {
+        let asked = producer.receive().interest();
+        let name = InterestView::decode(&asked).unwrap().name;
+        let suffix = HicnName::from_name(name).unwrap().suffix;
+        if answered.insert(suffix) {
+            producer.send(&data(suffix));
+        }
+    }
+    for peer in &peers {
+        let mut suffixes: Vec<u32> = (0..SUFFIXES)
+            .map(|_| HicnView::decode(&receive(peer)).unwrap().header.name.suffix)
+            .collect();
+        suffixes.sort_unstable();
+        assert!(suffixes.into_iter().eq(0..SUFFIXES));
+    }
 }
 
 /// Sends an Interest to a foreign upstream, which answers to a locator that `locator_of` makes of

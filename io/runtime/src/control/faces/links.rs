@@ -44,8 +44,8 @@ pub(super) fn udp_mtu(defaults: &FaceDefaults, peer: IpAddr) -> usize {
     defaults.udp_mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer))
 }
 
-/// The connecting side is the first to offer run Interests. hICN has no offers: only a peer that
-/// has sent an Interest manifest, or one that is configured, gets them.
+/// The connecting side is the first to offer run Interests. hICN has no offers: only configured
+/// peers get Interest manifests.
 pub(super) fn begin_runs(link: &mut LinkConfig) {
     if link.codec.runs != RunsConfig::Off && link.codec.format == PacketFormat::Ndnlp {
         link.codec.runs = RunsConfig::Initiate;

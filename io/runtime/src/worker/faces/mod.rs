@@ -176,6 +176,7 @@ impl Faces {
         path: UdpPath,
     ) -> u32 {
         let mut link = self.ports.links(port).of(path.remote).clone();
+        link.reseed(id.0);
         set_face_number(&mut link, id);
         let link = Link::new(link);
         let socket = FaceSocket::Peer { port, path };

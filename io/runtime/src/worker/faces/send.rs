@@ -54,8 +54,8 @@ impl Faces {
         }
     }
 
-    /// Logs a packet that its face cannot carry. Nobody else tells the producer, and its consumers
-    /// see only that Data are missing.
+    /// Logs a packet that its face cannot carry. The producer gets no error, and its consumers see
+    /// only missing Data.
     #[cold]
     #[inline(never)]
     fn log_too_large(&mut self, now: Instant, slot: u32, packet_bytes: usize) {
