@@ -277,7 +277,14 @@ impl FromStr for NameMapping {
             return Ok(Self::Identity);
         }
         let unknown = || MappingError::Unknown(text.into());
-        let prefix = HicnPrefix::parse_uri(text).ok_or_else(unknown)??;
+        let parsed = HicnPrefix::parse_uri(text).ok_or_else(unknown)?;
+        let prefix = parsed.map_err(|error| match error {
+            // Mappings permit fewer lengths than other names.
+            HicnUriError::PrefixBits { bits } | HicnUriError::PrefixTooLong { bits } => {
+                MappingError::PrefixBits { bits }
+            }
+            other => MappingError::Prefix(other),
+        })?;
         match prefix.bits() {
             GROUP_BITS..=PREFIX_BITS_MAX => Ok(Self::Hicn(prefix)),
             bits => Err(MappingError::PrefixBits { bits }),

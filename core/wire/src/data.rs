@@ -107,9 +107,13 @@ impl<'a> DataView<'a> {
         ComponentView::take(self.meta_info(tlv::FINAL_BLOCK_ID))
     }
 
-    /// The number of the last segment, if the Data states it in FinalBlockId, and its signature
-    /// would cover that. hICN's does not: there, FinalBlockId is a flag that any router may change.
-    pub fn last_segment(&self) -> Option<u64> {
+    /// The number of the last segment, if FinalBlockId states it and the signature covers it. The
+    /// signature is not verified.
+    ///
+    /// NDN's signatures cover all of MetaInfo. hICN's covers none of it, because FinalBlockId is a
+    /// flag there that any router may change. So for such a Data this is `None`, and
+    /// [`DataView::final_block_id`] is only a claim.
+    pub fn signed_last_segment(&self) -> Option<u64> {
         if self.signature_info().signature_type == signature_type::HICN {
             return None;
         }

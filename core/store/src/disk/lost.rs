@@ -41,7 +41,7 @@ impl LostSegments {
         if data.name.value().len() > NAME_BYTES_MAX {
             return;
         }
-        let (object, last_segment) = (data.name.parent().to_name(), data.last_segment());
+        let (object, last_segment) = (data.name.parent().to_name(), data.signed_last_segment());
         self.0.push(LostSegment { object, segment, last_segment });
     }
 }

@@ -116,7 +116,7 @@ impl HoldingsQueries {
         let mut question = self.open.swap_remove(at);
         question.octets.extend_from_slice(data.content);
         let number = data.name.last().and_then(|last| last.as_segment());
-        let (Some(number), Some(last)) = (number, data.last_segment()) else {
+        let (Some(number), Some(last)) = (number, data.signed_last_segment()) else {
             return QueryReply::Consumed;
         };
         if number < last {

@@ -19,9 +19,10 @@ use alloc::vec::Vec;
 pub(crate) const LABELS_MAX: usize = 16;
 /// Most labels in use at a time: the most recently seen ones.
 const LABELS_IN_USE: usize = 4;
-/// An answer with another label weighs as much as this many with one of those.
+/// An answer whose label is not in use adds this to `strays`. Any other answer subtracts 1.
 const STRAY_WEIGHT: u32 = 16;
-/// Above this weight labels are ignored. The first labels of a path do not reach it.
+/// Labels are ignored while `strays` is greater. The first labels of a path are strays too: four
+/// of them add exactly this much, so they are used.
 const STRAYS_MAX: u32 = LABELS_IN_USE as u32 * STRAY_WEIGHT;
 /// Each round trip moves the smoothed one by the difference divided by this (RFC 6298).
 const SMOOTHING: u64 = 8;
@@ -45,7 +46,8 @@ pub struct LabelStats {
 pub(crate) struct Labels {
     /// The most recently seen one last.
     all: Vec<LabelStats>,
-    /// Weight of recent answers whose label was not in use, at most twice [`STRAYS_MAX`].
+    /// Grows with answers whose label is not in use, see [`STRAY_WEIGHT`]. At most twice
+    /// [`STRAYS_MAX`].
     strays: u32,
 }
 
@@ -145,9 +147,14 @@ mod tests {
                 })
                 .count()
         };
+        // The first four are strays: 4 * 16 = 64, the maximum. The other 96 reduce that to 0.
         assert_eq!(usable_of(4, 100), 100);
-        assert_eq!(usable_of(5, 1000), 8);
+        // Four labels in use, then only strays. The first four of these reach 64, the next one 80.
+        assert_eq!(usable_of(5, 1000), 4 + 4);
+        // All are strays, and the sum stays at its bound, 128.
         assert_eq!(usable_of(256, 1000), 0);
-        assert_eq!(usable_of(4, 1000), 1000 - 67);
+        // The first four are strays again. Then 63 answers reduce 128 to 65, and the next one
+        // reaches 64.
+        assert_eq!(usable_of(4, 1000), 1000 - (4 + 63));
     }
 }

@@ -13,6 +13,7 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_wire::{DataView, Name, NameView};
 
 use super::ConsumerError;
+use super::end_claim::is_refusal;
 use super::target::Target;
 use crate::interest::Selectors;
 use crate::mapping::NameMapping;
@@ -128,7 +129,7 @@ impl Live {
         let object = self.object.clone().expect("metadata are renewed only for an object");
         match Metadata::decode(data.content) {
             Ok(metadata)
-                if !data.is_nack()
+                if !is_refusal(data)
                     && object.as_view().is_prefix_of(metadata.versioned.as_view()) =>
             {
                 self.renewal = Some(metadata);
@@ -199,5 +200,32 @@ impl Live {
         let selectors = Selectors { can_be_prefix, must_be_fresh: true, lifetime_ms, nonce: 0 };
         let element = mapping.metadata_payload(object.as_view());
         Some(Request::new(&name, selectors, RENEWAL_TRIES, now).with_element(element))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use weir_wire::{Data, SignatureInfo, signature_type};
+
+    use super::*;
+
+    /// hICN's signature does not cover the ContentType, so a router may have changed it.
+    #[test]
+    fn changed_content_type_keeps_metadata() {
+        let (object, versioned): (Name, Name) =
+            ("/a".parse().unwrap(), "/a/54=%01".parse().unwrap());
+        let target = Target::Latest { object: object.clone(), allow_stored: true };
+        let take = |signature_type| {
+            let mut live = Live::new(&target, 1000, Instant::ZERO);
+            let metadata = Metadata::new(versioned.clone()).encode();
+            let data = Data::new(object.clone()).content_type(3).content(metadata);
+            let info = SignatureInfo::new(signature_type);
+            let wire = data.encode_signed(&info, |_| vec![0; 32]);
+            live.take_renewal(&DataView::decode(&wire).unwrap())
+        };
+        assert_eq!(take(signature_type::HICN), Ok(()));
+        assert!(matches!(take(signature_type::NULL), Err(ConsumerError::ForeignMetadata { .. })));
     }
 }

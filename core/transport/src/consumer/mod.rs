@@ -483,7 +483,7 @@ impl Consumer {
             Some(Verified::Metadata) => {
                 let step = self.discovery.metadata_verified();
                 self.apply_step(now, step, out);
-                self.transfer.renewal_verified(out);
+                self.transfer.on_metadata_verified(out);
             }
             Some(Verified::BadMetadata(error)) => self.on_bad_metadata(now, error, out),
             Some(Verified::FirstManifestPart(part)) => self.on_first_manifest_part(now, part, out),
@@ -551,9 +551,12 @@ impl Consumer {
                     self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
                 }
             }
+            // Either the flag is false, which another copy shows, or it is a manifest of a kind that
+            // is not supported.
             (Err(reason), _) if NativeData::of(data).is_some_and(|it| it.is_manifest()) => {
-                let (what, reason) = ("the manifest at packet 0".into(), reason.clone());
-                self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
+                let (what, reason) = ("packet 0".into(), reason.clone());
+                let error = ConsumerError::Unverified { what, reason };
+                self.on_bad_manifest(now, Some(error), out);
             }
             _ => {
                 if self.transfer.inventory.layout().is_none_or(|it| it.first_segment() > 0) {

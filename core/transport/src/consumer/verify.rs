@@ -35,7 +35,7 @@ use core::mem;
 use weir_base::{FaceId, Packet, Slab};
 use weir_security::Verifier;
 use weir_security::manifest::{DigestLookup, DigestManifest, ManifestError, ManifestShape, PartId};
-use weir_wire::{DataView, KeyLocator, KeyLocatorView};
+use weir_wire::{DataView, KeyLocator, KeyLocatorView, signature_type};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
@@ -389,12 +389,12 @@ impl VerifyQueue {
         if let Some(known) = self.signers.iter().find(|signer| signer.signed(&data)) {
             return known.verifier.clone().map_or(SignerState::Unknown, SignerState::By);
         }
-        if self.signers.len() >= SIGNERS_MAX {
+        let info = data.signature_info().to_signature_info();
+        if self.signers.len() >= SIGNERS_MAX && !self.forget_hicn_signer(info.signature_type) {
             return SignerState::TooMany;
         }
         let id = KeyId(self.next_key);
         self.next_key += 1;
-        let info = data.signature_info().to_signature_info();
         self.signers.push(KnownSigner {
             id,
             signature_type: info.signature_type,
@@ -403,6 +403,18 @@ impl VerifyQueue {
         });
         events.push(ConsumerEvent::NeedKey { key: id, packet: packet.clone() });
         SignerState::Unknown
+    }
+
+    /// Makes room for a signer of hICN, whose key identifiers may be any octets: forgets the earliest
+    /// one of them. No packet waits for its key. If the driver is asked about it again, it answers
+    /// without requesting a packet.
+    fn forget_hicn_signer(&mut self, new: u64) -> bool {
+        let is_known_hicn = |signer: &KnownSigner| {
+            signer.signature_type == signature_type::HICN && signer.verifier.is_some()
+        };
+        let at = self.signers.iter().position(is_known_hicn);
+        let at = at.filter(|_| new == signature_type::HICN);
+        at.map(|at| self.signers.remove(at)).is_some()
     }
 
     /// The driver states how to verify a signer's packets. Returns false if the signer is unknown.

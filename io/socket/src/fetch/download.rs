@@ -578,7 +578,7 @@ fn stated_size(segment: u64, data: &DataView<'_>) -> Option<u64> {
     if is_native(data) && segment > 0 {
         return None;
     }
-    let shows = data.last_segment() != Some(segment) || segment == 0;
+    let shows = data.signed_last_segment() != Some(segment) || segment == 0;
     shows.then(|| (data.content.len() as u64).max(1))
 }
 

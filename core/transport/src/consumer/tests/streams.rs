@@ -105,6 +105,8 @@ pub(super) struct Stream {
     denies_others: bool,
     /// A router has a copy of this packet whose ContentType it changed to Nack.
     changed_to_nack: Option<u64>,
+    /// A router has a copy of this packet with the manifest flag.
+    marked_as_manifest: Option<u64>,
 }
 
 impl Stream {
@@ -192,6 +194,13 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
                     if stream_of.changed_to_nack == Some(suffix) && !interest.must_be_fresh =>
                 {
                     changed_to_nack(&data_of(packet)).into()
+                }
+                Some(packet)
+                    if stream_of.marked_as_manifest == Some(suffix) && !interest.must_be_fresh =>
+                {
+                    let mut packet = packet.clone();
+                    packet[FLAGS_AT] |= Flags::MANIFEST.octet();
+                    data_of(&packet).into()
                 }
                 Some(packet) => data_of(packet).into(),
                 None if stream_of.denies_others => {
@@ -311,6 +320,33 @@ fn changed_content_type_is_no_refusal() {
     }
 }
 
+/// The first packet shows by its content whether a stream has manifests. With a false flag it is a
+/// bad copy.
+#[test]
+fn false_manifest_flag_is_a_bad_copy() {
+    for marked in [0, 3, 39] {
+        let mut stream = Stream::plain(40);
+        stream.marked_as_manifest = Some(marked);
+        let fetched = fetch(&mut stream);
+        assert_eq!((fetched.error, fetched.octets), (None, content(40)), "{marked}");
+    }
+}
+
+/// Key identifiers are any octets, so forged ones must not use up the signers of a fetch.
+#[test]
+fn many_key_identifiers_end_no_fetch() {
+    const AH_BYTES: usize = 44;
+    const KEY_ID_AT: usize = 12;
+    let packets = (0..40_u32).map(|at| {
+        let mut payload = vec![0; AH_BYTES];
+        payload[KEY_ID_AT] = at as u8;
+        payload.extend(&at.to_be_bytes()[1..]);
+        packet(at, Flags::AH.with_if(Flags::LAST, at == 39), &payload)
+    });
+    let fetched = fetch(&mut Stream::of(packets));
+    assert_eq!((fetched.error, fetched.octets), (None, content(40)));
+}
+
 /// Without the flag, the end of a stream looks like loss.
 #[test]
 fn removed_last_flag_ends_with_error() {
@@ -361,12 +397,13 @@ enum MetadataAnswer {
     Forged,
 }
 
-/// What a producer of six segments answers. The third and the last one have the last flag.
-/// `denies_others`: it answers that other segments do not exist.
+/// The answer to a request for a version of six segments. The third and the last one have the last
+/// flag. `denied_from`: segments from this one on are denied. If it is less than six, a router does
+/// that.
 fn answer_of_version(
     interest: &InterestView<'_>,
     answer: MetadataAnswer,
-    denies_others: bool,
+    denied_from: Option<u32>,
 ) -> Option<Vec<u8>> {
     let HicnName { address, suffix } = HicnName::from_name(interest.name).unwrap();
     let name = interest.name.to_name();
@@ -382,20 +419,29 @@ fn answer_of_version(
         let metadata = Metadata { last_segment: Some(last), ..metadata };
         return Some(Data::new(name).content(metadata.encode()).encode_with_digest());
     }
+    if denied_from.is_some_and(|denied| suffix >= denied) {
+        let absence = Data::new(name).content_type(3);
+        return Some(absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]));
+    }
     if suffix < 6 {
         let flags = Flags::default().with_if(Flags::LAST, matches!(suffix, 2 | 5));
         let mut octets = packet(suffix, flags, b"x");
         octets[8..24].copy_from_slice(&address.octets());
         return Some(data_of(&octets));
     }
-    let absence = Data::new(name).content_type(3);
-    let absence = absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]);
-    denies_others.then_some(absence)
+    None
 }
 
-/// Fetches six segments by the name of a version. Returns when the fetch ended, and whether the end
-/// is signed.
-fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool) {
+#[derive(Debug)]
+struct FetchedVersion {
+    seconds: u64,
+    segments: usize,
+    has_failed: bool,
+    has_signed_end: bool,
+}
+
+/// Fetches by the name of a version.
+fn fetch_version(answer: MetadataAnswer, denied_from: Option<u32>) -> FetchedVersion {
     let mapping: NameMapping = "hicn:2001:db8:7::/48".parse().unwrap();
     let (object, versioned): (Name, Name) = ("/a".parse().unwrap(), "/a/54=%02".parse().unwrap());
     let metadata_name = mapping.metadata_interest(object.as_view()).0;
@@ -405,8 +451,8 @@ fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool)
         look_for_manifest: false,
         ..config()
     };
-    let mut fixture = Fixture::new(Target::Version { versioned: versioned.clone() }, config);
-    let targets = Target::Version { versioned: versioned.clone() };
+    let target = Target::Version { versioned };
+    let mut fixture = Fixture::new(target.clone(), config);
     fixture.inputs.push(ConsumerInput::Read { segments: 100 });
     let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
     fixture.input(start);
@@ -414,8 +460,8 @@ fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool)
     for _ in 0..1000 {
         for interest in core::mem::take(&mut fixture.requested) {
             let interest = InterestView::decode(&interest).unwrap();
-            assert!(targets.prefixes(mapping).any(|it| it.as_view().is_prefix_of(interest.name)));
-            let Some(packet) = answer_of_version(&interest, answer, denies_others) else {
+            assert!(target.prefixes(mapping).any(|it| it.as_view().is_prefix_of(interest.name)));
+            let Some(packet) = answer_of_version(&interest, answer, denied_from) else {
                 continue;
             };
             let (path, header) = (PATH, LpHeader::default());
@@ -425,17 +471,21 @@ fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool)
             let data = DataView::decode(&op.packet).unwrap();
             let is_forged =
                 data.name == metadata_name.as_view() && answer == MetadataAnswer::Forged;
-            let verdict = match is_forged {
-                true => Verdict::Bad { reason: "forged".into(), digest: None },
-                false => Verdict::Good,
+            let verdict = if is_forged {
+                Verdict::Bad { reason: "forged".into(), digest: None }
+            } else {
+                Verdict::Good
             };
             fixture.inputs.push(ConsumerInput::Verified { op: op.op, verdict });
         }
         segments += core::mem::take(&mut fixture.out.deliveries).len();
         if fixture.consumer.has_ended() {
-            let failures = fixture.events().into_iter().filter(|it| it.starts_with("Failed"));
-            assert_eq!((segments, failures.count()), (6, 0), "{answer:?}");
-            return (fixture.now, !fixture.consumer.stats().has_unsigned_end);
+            return FetchedVersion {
+                seconds: fixture.now.ns_since(Instant::ZERO) / NS_PER_S,
+                segments,
+                has_failed: fixture.events().iter().any(|event| event.starts_with("Failed")),
+                has_signed_end: !fixture.consumer.stats().has_unsigned_end,
+            };
         }
         if fixture.inputs.is_empty() {
             let wakeup = fixture.consumer.next_wakeup().expect("it waits for something");
@@ -449,22 +499,32 @@ fn fetch_version(answer: MetadataAnswer, denies_others: bool) -> (Instant, bool)
 /// The end of a version that is fetched by its name, from metadata that are requested for it.
 #[test]
 fn metadata_confirm_end_of_a_version() {
-    let second = Instant::ZERO.plus_ns(NS_PER_S);
-    for denies in [false, true] {
+    for denied_from in [None, Some(6)] {
         for answer in [MetadataAnswer::Right, MetadataAnswer::OlderUnlessFresh] {
-            let (ended, is_signed) = fetch_version(answer, denies);
-            assert!(is_signed && ended < second, "{answer:?}: {ended:?}");
+            let fetched = fetch_version(answer, denied_from);
+            assert!(fetched.segments == 6 && !fetched.has_failed, "{answer:?}: {fetched:?}");
+            assert!(fetched.has_signed_end && fetched.seconds == 0, "{answer:?}: {fetched:?}");
         }
         for answer in [MetadataAnswer::None, MetadataAnswer::Older, MetadataAnswer::Forged] {
-            let (ended, is_signed) = fetch_version(answer, denies);
-            assert!(!is_signed, "{answer:?}");
-            // Producers that deny the next segment confirm the end at once.
-            let is_quick = denies && answer != MetadataAnswer::None;
-            let seconds = if is_quick { 0..1 } else { 3..4 };
-            let ended = ended.ns_since(Instant::ZERO) / NS_PER_S;
-            assert!(seconds.contains(&ended), "{answer:?}: {ended}");
+            let fetched = fetch_version(answer, denied_from);
+            assert!(fetched.segments == 6 && !fetched.has_failed, "{answer:?}: {fetched:?}");
+            assert!(!fetched.has_signed_end, "{answer:?}");
+            // A denied segment confirms the end. The fetch still waits for metadata, up to 3 s.
+            let is_quick = denied_from.is_some() && answer != MetadataAnswer::None;
+            assert_eq!(fetched.seconds, if is_quick { 0 } else { 3 }, "{answer:?}");
         }
     }
+}
+
+/// A router sets the last flag and denies the segments behind it. Metadata that arrive after the
+/// denial reveal that. Without them, the end counts as unsigned.
+#[test]
+fn metadata_reveal_forged_denial() {
+    let fetched = fetch_version(MetadataAnswer::Right, Some(3));
+    assert!(fetched.has_failed, "{fetched:?}");
+    let fetched = fetch_version(MetadataAnswer::None, Some(3));
+    assert!(fetched.segments == 3 && !fetched.has_failed, "{fetched:?}");
+    assert!(!fetched.has_signed_end, "{fetched:?}");
 }
 
 #[test]
@@ -587,7 +647,10 @@ fn captured_streams_verify() {
     }
     for (name, key) in [("none", &hmac), ("hmac", &other), ("hmac", &unsigned)] {
         let error = fetch_by(&mut Stream::captured(name), key.clone(), config()).error;
-        assert!(error.is_some_and(|error| error.contains("packet 0 cannot be verified")), "{name}");
+        let error = error.expect("an error");
+        assert!(error.contains("packet 0 cannot be verified"), "{name}: {error}");
+        // Nothing verified shows that it is a manifest.
+        assert!(!error.contains("the manifest"), "{name}: {error}");
     }
 }
 

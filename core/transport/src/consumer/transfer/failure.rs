@@ -135,6 +135,7 @@ impl Transfer {
                 || layout.index_of(PacketId::Segment(last + 1)) == Some(absent)
         };
         if self.claims.claimed_last().is_some_and(is_next) {
+            // A request for end metadata continues: they may contradict a forged answer.
             if let Some(last) = self.claims.confirm() {
                 self.set_last(last, true, out);
             }
@@ -269,14 +270,15 @@ impl Transfer {
         let outstanding = self.scoreboard.outstanding();
         let is_answered = outstanding.is_answered_early(next)
             || (next < outstanding.next_index() && !outstanding.is_open(next));
+        let is_absent = self.absent == Some(next);
         // A packet that is being verified may refute the claim. Nothing else is needed.
-        if !is_answered && self.absent != Some(next) {
+        if !is_answered && !is_absent {
             let name = self.inventory.naming.name_of(next);
             let request = Request::new(&name, self.config.selectors(), CLAIM_TRIES, now);
             self.requests.add(Purpose::TestClaim(next), request);
         }
-        let is_refuted = is_answered && self.absent != Some(next);
-        if !is_refuted && self.claims.metadata() == EndMetadata::NotRequested {
+        let may_be_confirmed = is_absent || !is_answered;
+        if may_be_confirmed && self.claims.metadata() == EndMetadata::NotRequested {
             self.request_end_metadata(now, false);
         }
         if stops_window && !is_answered {
@@ -302,14 +304,14 @@ impl Transfer {
         self.claims.set_metadata(EndMetadata::Requested { is_fresh });
     }
 
-    /// If metadata that should have stated the end are not usable, ignores them. Returns whether
-    /// they are.
+    /// Metadata are not usable: ignores them if they should have stated the end. Returns whether
+    /// end metadata was being verified.
     pub(in crate::consumer) fn drop_end_metadata(&mut self) -> bool {
-        let is_it = matches!(self.claims.metadata(), EndMetadata::Verifying(_));
-        if is_it {
-            self.claims.set_metadata(EndMetadata::Over);
+        let was_verifying = matches!(self.claims.metadata(), EndMetadata::Verifying(_));
+        if was_verifying {
+            self.claims.set_metadata(EndMetadata::Done);
         }
-        is_it
+        was_verifying
     }
 
     /// No packet follows the one that claims to be the last.

@@ -413,8 +413,8 @@ impl Transfer {
         }
     }
 
-    /// The new metadata are verified.
-    pub(super) fn renewal_verified(&mut self, out: &mut ConsumerOutbox) {
+    /// Metadata are verified that were requested for the end of the object, or because it grows.
+    pub(super) fn on_metadata_verified(&mut self, out: &mut ConsumerOutbox) {
         self.on_end_metadata_verified(out);
         if let Some(live) = &mut self.live {
             live.renewal_verified();

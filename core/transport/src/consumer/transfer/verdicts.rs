@@ -114,8 +114,12 @@ impl Transfer {
 
     fn unverified(&self, index: u64, reason: String) -> ConsumerError {
         let what = match self.inventory.packet_at(index).1 {
+            // Only its verified content shows whether the first packet of a stream is a manifest.
+            PacketId::Manifest(_) if self.inventory.is_stream() && is_probe(index) => {
+                "packet 0".into()
+            }
             PacketId::Manifest(_) if self.inventory.is_stream() => {
-                format!("the manifest at packet {}", if is_probe(index) { 0 } else { index })
+                format!("the manifest at packet {index}")
             }
             PacketId::Metadata => "the metadata".into(),
             PacketId::Manifest(id) => {
@@ -260,7 +264,7 @@ impl Transfer {
             (None, EndMetadata::Requested { is_fresh: false }) => {
                 self.request_end_metadata(now, true)
             }
-            (None, _) => self.claims.set_metadata(EndMetadata::Over),
+            (None, _) => self.claims.set_metadata(EndMetadata::Done),
         }
         None
     }
@@ -268,8 +272,8 @@ impl Transfer {
     /// If the verified metadata were requested for the end of the object, takes it.
     pub(super) fn on_end_metadata_verified(&mut self, out: &mut ConsumerOutbox) {
         if let EndMetadata::Verifying(last) = self.claims.metadata() {
-            self.claims.set_metadata(EndMetadata::Over);
-            self.claims.end_is_signed();
+            self.claims.set_metadata(EndMetadata::Done);
+            self.claims.on_end_signed();
             self.requests.retain(|purpose| !matches!(purpose, Purpose::TestClaim(_)));
             self.on_last_segment_verified(last, out);
         }
