@@ -111,6 +111,11 @@ impl Context {
             .map_err(|error| Problem::bad_gateway(format!("The content cannot be named: {error}.")))
     }
 
+    /// Bytes of the first request to the server: a slice of an object with a name of usual length.
+    pub(super) fn first_bytes(&self) -> u64 {
+        SlicedObject::usual_slice_bytes(&self.options)
+    }
+
     /// Publishes the complete slices at the start of a version.
     pub(super) async fn publish_slices(
         &self,

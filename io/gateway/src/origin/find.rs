@@ -24,8 +24,6 @@ use crate::head::{HEAD_BYTES_MAX, ResponseHead};
 
 /// Above this size, the head is published before the content, if an entity tag gives the version.
 const HELD_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of the first request: a slice of an object with a name of usual length.
-const FIRST_BYTES: u64 = 248 * 8000;
 /// Upper bound of a length that a server may state. Larger ones are errors.
 const LENGTH_MAX: u64 = 1 << 50;
 /// A head of up to this size fits into metadata with any name and certificate of usual length.
@@ -77,7 +75,7 @@ pub(super) struct Found {
 /// Asks the server until it has a usable response.
 pub(super) async fn find(context: &Context, question: &Question) -> Result<Found, Problem> {
     let known = question.known.as_ref().filter(|_| !question.has_false_validators);
-    let mut range = Some(0..FIRST_BYTES);
+    let mut range = Some(0..context.first_bytes());
     loop {
         let conditions = known.map(|known| known.version.validator.unless_same());
         let conditions = conditions.unwrap_or_default();
@@ -168,7 +166,7 @@ async fn partial(
     let Some((range, total)) = content_range(&response.fields) else { return Ok(None) };
     response.fields.remove(header::CONTENT_RANGE);
     let validator = validator_of(question, &response);
-    let expected = total.min(FIRST_BYTES);
+    let expected = total.min(context.first_bytes());
     let is_whole = total == expected;
     if range != (0..expected) || !is_whole && !validator.exists() {
         return Ok(None);
@@ -198,9 +196,9 @@ async fn whole(
     mut response: Response,
 ) -> Result<Found, Problem> {
     let validator = validator_of(question, &response);
-    let bytes_max = context.config.unsized_max.bytes.max(FIRST_BYTES);
+    let bytes_max = context.config.unsized_max.bytes.max(context.first_bytes());
     if let Some(length) = response.length
-        && length > FIRST_BYTES
+        && length > context.first_bytes()
         && validator.exists()
     {
         let known = known(context, question, &response, (validator, false), (length, None))?;
@@ -219,7 +217,7 @@ async fn whole(
     if content.len() as u64 > bytes_max {
         return Err(too_long());
     }
-    let is_short = content.len() as u64 <= FIRST_BYTES;
+    let is_short = content.len() as u64 <= context.first_bytes();
     let whole = (is_short || !validator.exists()).then_some(&content);
     let size = (content.len() as u64, whole);
     let known = known(context, question, &response, (validator, false), size)?;

@@ -20,8 +20,8 @@ pub(super) enum Wanted {
     Metadata,
     /// A segment of a version.
     Segment { version: u64, segment: u64 },
-    /// A part of the manifest of a version. It has the number of its slice.
-    Part { version: u64, slice: u64 },
+    /// A part of the manifest of a version.
+    Part { version: u64, part: u64 },
 }
 
 /// Finds out what Interests want.
@@ -62,7 +62,7 @@ impl InterestNames {
         let HicnName { address, suffix } = HicnName::from_name(interest.name)?;
         let (object, version) = self.versions.get(&address)?.clone();
         let wanted = match self.mapping.part_of_number(suffix.into()) {
-            Some(part) if part.level == 1 => Wanted::Part { version, slice: part.number },
+            Some(part) if part.level == 1 => Wanted::Part { version, part: part.number },
             Some(_) => return None,
             None => Wanted::Segment { version, segment: suffix.into() },
         };
@@ -81,8 +81,8 @@ fn wanted(name: NameView<'_>, object_components: usize) -> Option<Wanted> {
             Some(Wanted::Segment { version, segment })
         }
         [version, keyword, part] if keyword.is_keyword(MANIFEST_KEYWORD) => {
-            let (version, slice) = (version.as_version()?, part.as_segment()?);
-            Some(Wanted::Part { version, slice })
+            let (version, part) = (version.as_version()?, part.as_segment()?);
+            Some(Wanted::Part { version, part })
         }
         _ => None,
     }
@@ -99,7 +99,7 @@ mod tests {
         for (name, expected) in [
             ("/a/32=metadata", Some(Wanted::Metadata)),
             ("/a/54=%05/50=%03", Some(Wanted::Segment { version: 5, segment: 3 })),
-            ("/a/54=%05/32=manifest/50=%02", Some(Wanted::Part { version: 5, slice: 2 })),
+            ("/a/54=%05/32=manifest/50=%02", Some(Wanted::Part { version: 5, part: 2 })),
             ("/a/32=metadata/54=%05/50=%00", None),
             ("/a/54=%05", None),
             ("/a/54=%05/50=%03/50=%03", None),

@@ -43,7 +43,8 @@ use tokio::task::JoinHandle;
 use weir_base::units::{Size, Time};
 use weir_security::trust::Trust;
 use weir_socket::{
-    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, PublishError, PublishOptions,
+    Session, SlicedObject, SocketError,
 };
 use weir_wire::Name;
 
@@ -74,6 +75,9 @@ pub enum OriginError {
     Method(String),
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// Segments do not fit into packets.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
 }
 
 /// Answers Interests below a prefix with responses of an HTTP server. Dropping it ends its tasks
@@ -142,7 +146,11 @@ impl Origin {
                 .unwrap_or(Size { bytes: config.mapping.segment_size_default().into() }),
             ..ProducerOptions::default()
         };
-        let publish_options = options.publish_options();
+        let publish_options = PublishOptions {
+            packet_bytes_max: session.packet_bytes_max(),
+            ..options.publish_options()
+        };
+        check_segments(&config.prefix, &identity, &publish_options)?;
         let (owned, prefix) = (session.clone(), config.prefix.clone());
         let producer_identity = identity.clone();
         // Connecting to the router blocks.
@@ -160,6 +168,19 @@ impl Origin {
     pub fn stats(&self) -> OriginStats {
         self.counters.snapshot()
     }
+}
+
+/// Checks that a signed segment fits into a packet to the router. Otherwise every response would
+/// fail.
+fn check_segments(
+    prefix: &Name,
+    identity: &Identity,
+    options: &PublishOptions,
+) -> Result<(), PublishError> {
+    let content = vec![0; options.segment_size];
+    let versioned = prefix.clone().append_version(u64::MAX).clone();
+    SlicedObject::new(versioned, content.len() as u64, identity, options)?.sign(0, &content)?;
+    Ok(())
 }
 
 impl Drop for Origin {

@@ -318,10 +318,9 @@ impl Service {
                 let current = resource.current(version);
                 (version, current.map(|it| (it.object.slice_of_segment(segment), it)))
             }
-            Wanted::Part { version, slice } => {
+            Wanted::Part { version, part } => {
                 let current = resource.current(version);
-                let slice = |it: &Version| (slice < it.object.slices()).then_some(slice);
-                (version, current.map(|it| (slice(&it), it)))
+                (version, current.map(|it| (it.object.slice_of_part(part), it)))
             }
         };
         match slice {

@@ -1,10 +1,10 @@
-//! Objects whose content arrives slice by slice. A slice is what one part of the manifest lists, so
-//! it can be signed and sent before the rest of the content exists.
+//! Objects whose content arrives slice by slice. A slice is what some parts of the manifest list,
+//! so it can be signed and sent before the rest of the content exists.
 
 use std::ops::Range;
 
 use weir_base::{Packet, Pool};
-use weir_security::manifest::{Digest, ManifestPart, ManifestShape, PartId};
+use weir_security::manifest::{DIGESTS_PER_PART, Digest, ManifestPart, ManifestShape, PartId};
 use weir_security::{NullSigner, SignatureFormat, Signer, sha256_each};
 use weir_transport::{Metadata, NameMapping, SegmentTemplate};
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX};
@@ -21,6 +21,10 @@ const COMPONENTS_BELOW_OBJECT: usize = 3;
 /// varies. RSA's is constant, and measured.
 const SIGNATURE_BYTES_MIN: usize = 72;
 
+/// Most bytes of a slice with several parts: as many as one part of a usual object lists. With
+/// short segments, or with hICN names, a part lists fewer.
+const SLICE_BYTES: u64 = 8000 * DIGESTS_PER_PART as u64;
+
 /// Slices have NDN's signatures, also with hICN names.
 const FORMAT: SignatureFormat = SignatureFormat::Ndn;
 
@@ -34,8 +38,10 @@ pub struct SlicedObject {
     versioned: Name,
     size_bytes: u64,
     segment_size: u64,
+    packet_bytes_max: usize,
     /// `None`: the object is so short that each segment is signed.
     manifest: Option<ManifestShape>,
+    parts_per_slice: u64,
     freshness_ms: u64,
     mapping: NameMapping,
     identity: Identity,
@@ -44,8 +50,8 @@ pub struct SlicedObject {
 /// The packets of a slice.
 pub struct SignedSlice {
     pub packets: Vec<Packet>,
-    /// SHA-256 of the digests that the manifest part lists; without a manifest, of the content. It
-    /// is the same exactly if the slice has the same content.
+    /// SHA-256 of what the manifest parts list; without a manifest, of the content. It is the same
+    /// exactly if the slice has the same content.
     pub digest: Digest,
 }
 
@@ -69,16 +75,27 @@ impl SlicedObject {
             versioned,
             size_bytes,
             segment_size,
+            packet_bytes_max: options.packet_bytes_max,
             manifest: None,
+            parts_per_slice: 1,
             freshness_ms: options.freshness_ms,
             mapping: options.mapping,
             identity: identity.clone(),
         };
         object.mapping.check_last(object.segments() - 1)?;
         if object.segments() >= MANIFEST_SEGMENTS_MIN {
-            object.manifest = Some(object.choose_shape(digests_per_part_max(options))?);
+            let shape = object.choose_shape(digests_per_part_max(options))?;
+            object.parts_per_slice = parts_per_slice(shape.digests_per_part(), segment_size);
+            object.manifest = Some(shape);
         }
         Ok(object)
+    }
+
+    /// Bytes of a slice of an object with a manifest, unless its name is unusually long.
+    pub fn usual_slice_bytes(options: &PublishOptions) -> u64 {
+        let digests = digests_per_part_max(options) as u64;
+        let segment_size = options.segment_size.max(1) as u64;
+        parts_per_slice(digests, segment_size) * digests * segment_size
     }
 
     /// The largest parts of at most `digests_max` digests that fit into a packet with this name and
@@ -112,7 +129,10 @@ impl SlicedObject {
     }
 
     fn segments_per_slice(&self) -> u64 {
-        self.manifest.map_or(MANIFEST_SEGMENTS_MIN, ManifestShape::digests_per_part)
+        match self.manifest {
+            Some(shape) => shape.digests_per_part() * self.parts_per_slice,
+            None => MANIFEST_SEGMENTS_MIN,
+        }
     }
 
     /// Number of slices, at least one.
@@ -125,13 +145,20 @@ impl SlicedObject {
         (segment < self.segments()).then(|| segment / self.segments_per_slice())
     }
 
+    /// The slice with this part of the manifest, if the object has it.
+    pub fn slice_of_part(&self, part: u64) -> Option<u64> {
+        let slice = part / self.parts_per_slice;
+        self.slice_of_segment(part.checked_mul(self.manifest?.digests_per_part())?)
+            .filter(|found| *found == slice)
+    }
+
     /// The bytes of a slice.
     pub fn slice_range(&self, slice: u64) -> Range<u64> {
         let bytes = self.segments_per_slice() * self.segment_size;
         (slice * bytes).min(self.size_bytes)..((slice + 1) * bytes).min(self.size_bytes)
     }
 
-    /// Signs a slice: its manifest part, if it has one, then its segments.
+    /// Signs a slice: its manifest parts, if it has any, then its segments.
     ///
     /// # Errors
     /// The key cannot sign, or a packet is too long.
@@ -140,29 +167,33 @@ impl SlicedObject {
     /// `content` does not have the length of the slice.
     pub fn sign(&self, slice: u64, content: &[u8]) -> Result<SignedSlice, PublishError> {
         let segments = self.sign_segments(slice, content)?;
-        let Some((shape, list)) = self.list_digests(slice, &segments) else {
+        let Some(shape) = self.manifest else {
             let digest = weir_security::sha256(&[content]);
             return Ok(SignedSlice { packets: segments, digest });
         };
-        let part = self.part_data(slice, shape, list);
-        let digest = weir_security::sha256(&[&part.content]);
-        let part =
-            sign_single_packet("a part of the manifest", &part, &*self.identity.signer, FORMAT)?;
-        Ok(SignedSlice { packets: [part].into_iter().chain(segments).collect(), digest })
+        let lists = self.list_digests(slice, shape, &segments);
+        let digest = digest_of(&lists);
+        let first = slice * self.parts_per_slice;
+        let parts = (first..).zip(lists).map(|(number, list)| {
+            let part = self.part_data(number, shape, list);
+            sign_single_packet("a part of the manifest", &part, &*self.identity.signer, FORMAT)
+        });
+        let mut packets = parts.collect::<Result<Vec<_>, _>>()?;
+        packets.extend(segments);
+        Ok(SignedSlice { packets, digest })
     }
 
-    /// [`SignedSlice::digest`] without a signature of the manifest part.
+    /// [`SignedSlice::digest`] without signatures of manifest parts.
     ///
     /// # Errors
     /// # Panics
     /// As [`SlicedObject::sign`].
     pub fn digest(&self, slice: u64, content: &[u8]) -> Result<Digest, PublishError> {
-        if self.manifest.is_none() {
+        let Some(shape) = self.manifest else {
             return Ok(weir_security::sha256(&[content]));
-        }
+        };
         let segments = self.sign_segments(slice, content)?;
-        let list = self.list_digests(slice, &segments).map(|(_, list)| list).unwrap_or_default();
-        Ok(weir_security::sha256(&[&list]))
+        Ok(digest_of(&self.list_digests(slice, shape, &segments)))
     }
 
     /// The segments of a slice, all in one block of memory.
@@ -184,10 +215,13 @@ impl SlicedObject {
         let segments = (first..).zip(chunks).map(|(segment, content)| {
             let signature = template.sign(segment, content, signer, &mut scratch)?;
             let len = template.frame(segment, content.len(), signature.len()).len;
-            match len > PACKET_SIZE_MAX {
-                true => Err(PublishError::TooLong { what: "a segment", len }),
-                false => Ok((segment, content, signature, len)),
+            let excess = len.saturating_sub(self.packet_bytes_max);
+            if excess > 0 {
+                let segment_size = self.segment_size as usize;
+                let max = segment_size.saturating_sub(excess);
+                return Err(PublishError::SegmentSize { segment_size, max });
             }
+            Ok((segment, content, signature, len))
         });
         let segments = segments.collect::<Result<Vec<_>, _>>()?;
         let bytes = segments.iter().map(|(_, _, _, len)| len).sum();
@@ -208,13 +242,16 @@ impl SlicedObject {
         Ok(packets.collect())
     }
 
-    /// What the manifest part of a slice lists, encoded. `None`: the object has no manifest.
-    fn list_digests(&self, slice: u64, segments: &[Packet]) -> Option<(ManifestShape, Vec<u8>)> {
-        let shape = self.manifest?;
+    /// The content of the manifest parts of a slice.
+    fn list_digests(&self, slice: u64, shape: ManifestShape, segments: &[Packet]) -> Vec<Vec<u8>> {
         let wires: Vec<&[u8]> = segments.iter().map(|packet| &packet[..]).collect();
         let digests = sha256_each(&wires);
         let first = slice * self.segments_per_slice();
-        Some((shape, ManifestPart { shape, level: 1, first, digests: &digests }.encode()))
+        let firsts = (first..).step_by(shape.digests_per_part() as usize);
+        let parts = firsts.zip(digests.chunks(shape.digests_per_part() as usize));
+        parts
+            .map(|(first, digests)| ManifestPart { shape, level: 1, first, digests }.encode())
+            .collect()
     }
 
     fn part_data(&self, number: u64, shape: ManifestShape, list: Vec<u8>) -> Data {
@@ -257,10 +294,18 @@ impl SlicedObject {
     }
 }
 
+fn parts_per_slice(digests_per_part: u64, segment_size: u64) -> u64 {
+    (SLICE_BYTES / (digests_per_part * segment_size)).max(1)
+}
+
+fn digest_of(lists: &[Vec<u8>]) -> Digest {
+    weir_security::sha256(&lists.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use weir_security::DigestSigner;
-    use weir_security::manifest::{DIGESTS_PER_PART, DigestLookup, DigestManifest};
+    use weir_security::manifest::{DigestLookup, DigestManifest};
     use weir_wire::DataView;
 
     use super::*;
@@ -273,7 +318,7 @@ mod tests {
 
     #[test]
     fn slices_cover_object_once() {
-        for size in [0, 1, 99, 100, 200, 201, 24_800, 24_801, 100_000] {
+        for size in [0, 1, 99, 100, 200, 201, 24_801, 1_984_000, 1_984_001, 5_000_000] {
             let object = object("/a/54=%01", size);
             let ranges: Vec<_> =
                 (0..object.slices()).map(|slice| object.slice_range(slice)).collect();
@@ -282,13 +327,19 @@ mod tests {
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{size}");
             assert_eq!(object.slice_of_segment(object.segments()), None, "{size}");
             assert_eq!(object.slice_of_segment(object.segments() - 1), Some(object.slices() - 1));
+            let parts = object.segments().div_ceil(DIGESTS_PER_PART as u64);
+            if object.manifest.is_some() {
+                assert_eq!(object.slice_of_part(parts - 1), Some(object.slices() - 1), "{size}");
+                assert_eq!(object.slice_of_part(parts), None, "{size}");
+            }
         }
     }
 
     #[test]
-    fn part_lists_segments_of_its_slice() {
-        let object = object("/a/54=%01", 24_801);
-        let content: Vec<u8> = (0..24_801_u32).map(|at| (at % 251) as u8).collect();
+    fn parts_list_segments_of_their_slice() {
+        // Two slices. The first has 80 parts.
+        let object = object("/a/54=%01", 2_000_000);
+        let content: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
         let shape = object.manifest.unwrap();
         let mut manifest = DigestManifest::new(shape, 1000);
         let mut read = Vec::new();
@@ -297,9 +348,14 @@ mod tests {
             let content = &content[range.start as usize..range.end as usize];
             let SignedSlice { packets, digest } = object.sign(slice, content).unwrap();
             assert_eq!(object.digest(slice, content).unwrap(), digest);
-            let part = DataView::decode(&packets[0]).unwrap();
-            manifest.add_part(PartId::leaf(slice), part.content).unwrap();
-            for packet in &packets[1..] {
+            let parts = packets.len() - content.len().div_ceil(100);
+            for packet in &packets[..parts] {
+                let part = DataView::decode(packet).unwrap();
+                let number = part.name.last().unwrap().as_segment().unwrap();
+                assert_eq!(object.slice_of_part(number), Some(slice));
+                manifest.add_part(PartId::leaf(number), part.content).unwrap();
+            }
+            for packet in &packets[parts..] {
                 let data = DataView::decode(packet).unwrap();
                 let segment = data.name.last().unwrap().as_segment().unwrap();
                 let digest = weir_security::sha256(&[packet]);
