@@ -9,10 +9,12 @@ use std::time::Duration;
 use nix::poll::PollFlags;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
-use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpFormat, UdpPeer, UdpPort};
+use weir_face::{
+    FaceUri, RecvStatus, SendStatus, Socket, UdpFormat, UdpPeer, UdpPort, udp_mtu_default,
+};
 use weir_link::{self as link, Link, LinkConfig, PacketFormat, RunsConfig};
 use weir_transport::PathId;
-use weir_wire::LpHeader;
+use weir_wire::{LpHeader, PACKET_SIZE_MAX};
 
 /// Time limit for a TCP connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -20,6 +22,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 /// hicn-light reads at most this many bytes of a datagram, also over loopback.
 const HICN_MTU: usize = 1500;
+/// Bytes by which an hICN packet is at most longer than the NDN packet: its headers have 104 bytes,
+/// and replace a name of more than 40 bytes.
+const HICN_EXTRA_BYTES: usize = 64;
+
+/// Bytes of the longest NDN packet that the connection to this router can carry. hICN packets are
+/// not fragmented.
+pub fn packet_bytes_max(router: &FaceUri) -> usize {
+    match router {
+        FaceUri::HicnUdp(peer) => udp_mtu_default(peer.ip()).min(HICN_MTU) - HICN_EXTRA_BYTES,
+        _ => PACKET_SIZE_MAX,
+    }
+}
 
 /// A packet received from a router.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ mod sources;
 mod waker;
 
 pub use client::{Client, CommandError, ExpressError};
-pub use connection::{ReceivedPacket, monotonic_now, random_u64};
+pub use connection::{ReceivedPacket, monotonic_now, packet_bytes_max, random_u64};
 pub use connector::{Inheritance, RegistrationAnswer, RegistrationError};
 pub use event_loop::{Context, Endpoint, EventLoop};
 pub use paths::{ClientError, PathChange, ROUTERS_MAX};

@@ -26,18 +26,20 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use weir_face::{FaceUri, udp_mtu_default, unix_time_ms};
+use weir_client::packet_bytes_max;
+use weir_face::unix_time_ms;
+use weir_hicn::{HicnName, HicnPrefix};
 use weir_security::SignatureFormat;
 use weir_socket::{OpenFiles, PublishOptions, Published, Repository, SigningMode};
 use weir_transport::NameMapping;
-use weir_wire::{Interest, Name};
+use weir_wire::{Name, PACKET_SIZE_MAX};
 
 use self::announcement::Announcement;
 use self::handover::HandoverListener;
 use self::kept::{RepositoryPlace, parse_place};
 use self::publisher::Version;
 use self::registration::ControllerRegistration;
-use self::served::Served;
+use self::served::{Registration, Served};
 use self::server::Server;
 use self::signing::{KeyChoice, Sign, Signing};
 use self::start::{InitialPublication, InitialResult};
@@ -50,14 +52,10 @@ use crate::transfer::{
     refuse_local_name,
 };
 
-/// hicn-light reads at most this many bytes of a packet.
-const HICN_PACKET_BYTES_MAX: usize = 1500;
-/// Bytes by which an hICN packet is at most longer than the NDN packet: its headers have 104 bytes,
-/// and replace a name of more than 40 bytes.
-const HICN_EXTRA_BYTES: usize = 64;
-
 /// How many addresses are registered one by one. Above that, the prefix of the mapping is.
 const ADDRESSES_MAX: usize = 64;
+/// Length of the prefix that is suggested for an address.
+const SUGGESTED_PREFIX_BITS: u8 = 64;
 
 /// Time between two checks for the end.
 const TICK: Duration = Duration::from_millis(200);
@@ -115,8 +113,9 @@ pub(crate) struct Args {
     /// Content bytes per segment [default: 8000, or 1000 with hICN names]
     #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
     segment_size: Option<u32>,
-    #[arg(skip)]
-    packet_bytes_max: Option<usize>,
+    /// Set when the router is known.
+    #[arg(skip = PACKET_SIZE_MAX)]
+    packet_bytes_max: usize,
     /// Sign with this key: the name of a key, an identity or a certificate [default: the default
     /// key]
     #[arg(long, value_name = "NAME", conflicts_with = "sign")]
@@ -191,7 +190,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     }
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
-    args.limit_packets(client.uri());
+    args.packet_bytes_max = packet_bytes_max(client.uri());
     let mut registration = args.controller.files()?.map(ControllerRegistration::new);
     // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
@@ -285,7 +284,13 @@ impl Args {
 
     fn announcement(&self) -> Announcement<'_> {
         let (name, has_repository) = (self.name.as_ref(), self.repo.is_some());
-        Announcement { json: self.json, name, has_repository }
+        Announcement {
+            json: self.json,
+            name,
+            has_repository,
+            mapping: self.mapping,
+            has_hicn_signatures: self.signature_format == SignatureFormatArg::Hicn,
+        }
     }
 
     fn key_choice(&self) -> KeyChoice<'_> {
@@ -296,20 +301,12 @@ impl Args {
         Duration::from_secs(self.linger.into())
     }
 
-    /// Limits packets to what the connection to the router can carry.
-    fn limit_packets(&mut self, router: &FaceUri) {
-        if let FaceUri::HicnUdp(peer) = router {
-            let mtu = udp_mtu_default(peer.ip()).min(HICN_PACKET_BYTES_MAX);
-            self.packet_bytes_max = Some(mtu - HICN_EXTRA_BYTES);
-        }
-    }
-
     fn publish_options(&self) -> PublishOptions {
         let defaults = PublishOptions::default();
         let segment_size = self.segment_size.unwrap_or(self.mapping.segment_size_default());
         PublishOptions {
             segment_size: segment_size as usize,
-            packet_bytes_max: self.packet_bytes_max.unwrap_or(defaults.packet_bytes_max),
+            packet_bytes_max: self.packet_bytes_max,
             freshness_ms: self.freshness,
             mapping: self.mapping,
             signs: match self.signature_per {
@@ -339,6 +336,15 @@ impl Args {
         };
         if self.watch && !is_directory {
             return Err(watch_needs_directory(path));
+        }
+        if let (NameMapping::Identity, Some(address)) =
+            (self.mapping, HicnName::address_of(name.as_view()))
+        {
+            let prefix = HicnPrefix::masked(address, SUGGESTED_PREFIX_BITS);
+            bail!(
+                "an hICN address needs --mapping with a prefix of it, such as --mapping \
+                 hicn:{prefix}"
+            );
         }
         if is_directory && self.mapping.is_direct(name.as_view()) {
             bail!("an hICN address has room for one file; give a directory another name");
@@ -382,12 +388,11 @@ impl Args {
             stop,
         };
         let InitialResult { root, published, found } = start.run()?;
-        let addresses = self.addresses(&published);
+        let (registration, names) = self.registration(source.name, &published);
         let mut served = Served {
             root: Some(root),
-            has_shared_prefix: self.mapping != NameMapping::Identity && addresses.is_none(),
-            mapped_probe: self.mapped_probe(source.name),
-            names: addresses.unwrap_or_else(|| vec![self.mapping.prefix(source.name.as_view())]),
+            registration,
+            names,
             signer: signing.name.clone(),
             unpublished: found.unpublished,
             reused: found.reused,
@@ -405,26 +410,17 @@ impl Args {
         Ok(served)
     }
 
-    /// With a mapping, the addresses of the objects, if they are few enough to register each. Then
-    /// several producers can use one prefix, and none answers for another.
-    fn addresses(&self, published: &[Published]) -> Option<Vec<Name>> {
+    /// The names to register for what is published under `name`.
+    fn registration(&self, name: &Name, published: &[Published]) -> (Registration, Vec<Name>) {
         if self.mapping == NameMapping::Identity {
-            return None;
+            return (Registration::Names, vec![name.clone()]);
         }
         let addresses: BTreeSet<Name> =
             published.iter().flat_map(Published::packet_prefixes).collect();
-        (addresses.len() <= ADDRESSES_MAX).then(|| addresses.into_iter().collect())
-    }
-
-    /// With a mapping, an Interest that any producer of this name answers.
-    fn mapped_probe(&self, name: &Name) -> Option<Interest> {
-        if self.mapping == NameMapping::Identity {
-            return None;
+        if addresses.len() <= ADDRESSES_MAX {
+            return (Registration::Addresses, addresses.into_iter().collect());
         }
-        if self.mapping.is_direct(name.as_view()) {
-            return Some(Interest::new(name.clone().append_segment(0).clone()));
-        }
-        Some(Interest::new(self.mapping.metadata_interest(name.as_view()).0))
+        (Registration::SharedPrefix, vec![self.mapping.prefix(name.as_view())])
     }
 
     fn version(&self) -> Version {

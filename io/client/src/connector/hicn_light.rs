@@ -36,27 +36,22 @@ pub(crate) struct HicnLightConnector {
     /// When each of them is repeated.
     resends: BTreeSet<(Instant, u32)>,
     refresh_at: Option<Instant>,
-    /// Prefixes whose routes hicn-light did not remove. A request for the list of routes is
-    /// pending.
-    unremoved: Vec<HicnPrefix>,
     answers: Vec<RegistrationAnswer>,
 }
 
 struct PendingRequest {
-    command: Command,
-    /// `None` for the list of all routes.
-    route: Option<RequestedRoute>,
+    subject: RequestSubject,
     /// The whole message, for repetitions.
     message: Vec<u8>,
     tries: u32,
     again_at: Instant,
 }
 
-/// The route that a request adds or removes.
-struct RequestedRoute {
-    prefix: HicnPrefix,
-    name: Name,
-    wants_answer: bool,
+enum RequestSubject {
+    /// The route to add or to remove.
+    Route { command: Command, prefix: HicnPrefix, name: Name, wants_answer: bool },
+    /// The list of all routes, because this one was not removed.
+    ListFor(HicnPrefix),
 }
 
 impl HicnLightConnector {
@@ -79,9 +74,9 @@ impl HicnLightConnector {
     ) {
         self.forget_answer(name);
         let message = self.next_message(command);
-        let route = RequestedRoute { prefix, name: name.clone(), wants_answer };
-        let octets = message.encode_route(prefix);
-        self.send_request(now, message.sequence, (command, Some(route)), octets);
+        let name = name.clone();
+        let subject = RequestSubject::Route { command, prefix, name, wants_answer };
+        self.send_request(now, message.sequence, subject, message.encode_route(prefix));
     }
 
     /// Sends a request, and repeats it until the answer arrives.
@@ -89,12 +84,12 @@ impl HicnLightConnector {
         &mut self,
         now: Instant,
         sequence: u32,
-        (command, route): (Command, Option<RequestedRoute>),
+        subject: RequestSubject,
         message: Vec<u8>,
     ) {
         self.send(message.clone());
         let again_at = now.plus_ns(RESEND_NS);
-        let request = PendingRequest { command, route, message, tries: 1, again_at };
+        let request = PendingRequest { subject, message, tries: 1, again_at };
         self.pending.insert(sequence, request);
         self.resends.insert((again_at, sequence));
     }
@@ -108,16 +103,16 @@ impl HicnLightConnector {
     fn on_message(&mut self, now: Instant, message: &[u8]) {
         let Ok(view) = ControlView::decode(message) else { return };
         let is_positive = match view.kind {
-            MessageKind::Ack | MessageKind::Response => true,
+            MessageKind::Ack => true,
             MessageKind::Nack => false,
+            MessageKind::Response => return self.on_list(&view),
+            // Nothing else was requested.
             _ => return,
         };
         // Answers to repetitions and refreshes are not pending.
-        let Some(PendingRequest { command, route, .. }) = self.take_pending(view.sequence) else {
+        let Some(request) = self.take_pending(view.sequence) else { return };
+        let RequestSubject::Route { command, prefix, name, wants_answer } = request.subject else {
             return;
-        };
-        let Some(RequestedRoute { prefix, name, wants_answer }) = route else {
-            return self.remove_listed(&view);
         };
         let result = match (command, is_positive) {
             (Command::ROUTE_ADD, false) => {
@@ -135,29 +130,34 @@ impl HicnLightConnector {
         }
     }
 
+    /// The list of all routes, if it was requested.
+    fn on_list(&mut self, view: &ControlView<'_>) {
+        let subject = self.pending.get(&view.sequence).map(|request| &request.subject);
+        if let Some(&RequestSubject::ListFor(prefix)) = subject {
+            self.take_pending(view.sequence);
+            self.remove_listed(view, prefix);
+        }
+    }
+
     /// Requests the number of this connection. hicn-light removes the route of a connection only by
     /// its number or name, and no command returns those of the own connection.
     fn list_for(&mut self, now: Instant, prefix: HicnPrefix) {
-        self.unremoved.push(prefix);
         let message = self.next_message(Command::ROUTE_LIST);
-        let octets = message.encode();
-        self.send_request(now, message.sequence, (Command::ROUTE_LIST, None), octets);
+        let subject = RequestSubject::ListFor(prefix);
+        self.send_request(now, message.sequence, subject, message.encode());
     }
 
-    /// Removes the routes that should be gone. If other connections have routes for the prefix, it
-    /// is not known which one is this. The route then stays until the end of the connection.
-    fn remove_listed(&mut self, view: &ControlView<'_>) {
-        let unremoved = std::mem::take(&mut self.unremoved);
+    /// Removes a route that should be gone. If other connections have routes for the prefix, it is
+    /// not known which one is this. The route then stays until the end of the connection.
+    fn remove_listed(&mut self, view: &ControlView<'_>, prefix: HicnPrefix) {
         let Ok(routes) = view.routes() else { return };
         let routes: Vec<ListedRoute> = routes.filter_map(Result::ok).collect();
-        for prefix in unremoved {
-            let mut found = routes.iter().filter(|route| route.prefix == prefix);
-            if let (Some(route), None) = (found.next(), found.next())
-                && !self.routes.contains_key(&prefix)
-            {
-                let message = self.next_message(Command::ROUTE_REMOVE);
-                self.send(message.encode_route_of(route.connection, prefix));
-            }
+        let mut found = routes.iter().filter(|route| route.prefix == prefix);
+        if let (Some(route), None) = (found.next(), found.next())
+            && !self.routes.contains_key(&prefix)
+        {
+            let message = self.next_message(Command::ROUTE_REMOVE);
+            self.send(message.encode_route_of(route.connection, prefix));
         }
     }
 
@@ -188,13 +188,9 @@ impl HicnLightConnector {
 
     /// No answer arrived. The caller of a registration notices that, and may try again.
     fn give_up(&mut self, request: PendingRequest) {
-        match request.route {
-            // A router that starts later must not lead the prefix to a socket without producer.
-            Some(route) if request.command == Command::ROUTE_ADD => {
-                self.routes.remove(&route.prefix);
-            }
-            Some(_) => {}
-            None => self.unremoved.clear(),
+        // A router that starts later must not lead the prefix to a socket without producer.
+        if let RequestSubject::Route { command: Command::ROUTE_ADD, prefix, .. } = request.subject {
+            self.routes.remove(&prefix);
         }
     }
 }
@@ -204,13 +200,12 @@ impl Connector for HicnLightConnector {
         let connection = Connection::open_hicn(uri)?;
         Ok(Self {
             connection,
-            // Unpredictable, so that no other host can forge an answer.
+            // Hosts that do not see the requests cannot guess it, and so forge no answers.
             sequence: random_u64()? as u32,
             routes: BTreeMap::new(),
             pending: BTreeMap::new(),
             resends: BTreeSet::new(),
             refresh_at: None,
-            unremoved: Vec::new(),
             answers: Vec::new(),
         })
     }
@@ -250,8 +245,9 @@ impl Connector for HicnLightConnector {
     }
 
     fn forget_answer(&mut self, name: &Name) {
-        let is_about = |request: &PendingRequest| {
-            request.route.as_ref().is_some_and(|route| route.name == *name)
+        let is_about = |request: &PendingRequest| match &request.subject {
+            RequestSubject::Route { name: requested, .. } => requested == name,
+            RequestSubject::ListFor(_) => false,
         };
         let sequences: Vec<u32> = self
             .pending

@@ -24,6 +24,10 @@ impl PrefixBinding {
         &self.prefix
     }
 
+    pub(super) fn packet_bytes_max(&self) -> usize {
+        self.session.packet_bytes_max()
+    }
+
     /// A handle to the session's signing threads, at least `count` of them.
     pub(super) fn signers(&self, count: usize) -> Result<SignPoolHandle, SocketError> {
         self.session.signers(count)

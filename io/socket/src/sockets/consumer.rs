@@ -185,7 +185,7 @@ impl Consumer {
             .map_err(|error| SocketError::Invalid(format!("no Interest: {error}")))?;
         let prefix = self.options.mapping.prefix(self.prefix.as_view());
         check_below(&prefix, &view.name.to_name())?;
-        check_packet(interest)?;
+        check_packet(interest, self.session.packet_bytes_max())?;
         let (data, answer) = pending();
         self.session.express(ExpressRequest { interest: interest.into(), data });
         Ok(answer)

@@ -8,7 +8,7 @@ use weir_base::{NS_PER_MS, Packet};
 use weir_face::unix_time_ms;
 use weir_security::{SignatureFormat, sign_data_as};
 use weir_transport::{Metadata, NameMapping};
-use weir_wire::{Component, Data, Name};
+use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX};
 
 use super::latest::GrowthUpdate;
 use super::outbound::{EndpointSender, Identity};
@@ -33,6 +33,7 @@ pub struct LiveWriter {
     network_prefix: Name,
     signature_format: SignatureFormat,
     segment_size: usize,
+    packet_bytes_max: usize,
     freshness_ms: u64,
     metadata_freshness_ms: u64,
     output_bytes: u64,
@@ -62,6 +63,7 @@ impl LiveWriter {
             signature_format: options.signature_format.0,
             versioned,
             segment_size: options.segment_size.bytes as usize,
+            packet_bytes_max: PACKET_SIZE_MAX,
             freshness_ms: options.freshness.ns / NS_PER_MS,
             metadata_freshness_ms: options.metadata_freshness.ns / NS_PER_MS,
             output_bytes: options.buffer_bytes(),
@@ -72,6 +74,11 @@ impl LiveWriter {
         };
         let begun = writer.submit_growth(Vec::new(), 0, None)?;
         Ok((writer, begun))
+    }
+
+    /// Limits segments to what the connection to the router can carry.
+    pub(super) fn limit_packets(&mut self, packet_bytes_max: usize) {
+        self.packet_bytes_max = packet_bytes_max;
     }
 
     pub fn versioned(&self) -> &Name {
@@ -199,7 +206,7 @@ impl LiveWriter {
         let signer = &*self.identity.signer;
         let packet = sign_data_as(self.signature_format, data, signer, unix_time_ms())
             .map_err(|error| SocketError::Invalid(error.to_string()))?;
-        check_packet(&packet)?;
+        check_packet(&packet, self.packet_bytes_max)?;
         Ok(packet.into())
     }
 }

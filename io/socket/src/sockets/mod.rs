@@ -51,10 +51,9 @@ fn check_below(prefix: &Name, name: &Name) -> Result<(), SocketError> {
     }
 }
 
-/// Routers do not accept longer packets.
-fn check_packet(packet: &[u8]) -> Result<(), SocketError> {
-    match packet.len() <= weir_wire::PACKET_SIZE_MAX {
-        true => Ok(()),
-        false => Err(SocketError::TooLong { max_bytes: weir_wire::PACKET_SIZE_MAX as u64 }),
+fn check_packet(packet: &[u8], packet_bytes_max: usize) -> Result<(), SocketError> {
+    if packet.len() > packet_bytes_max {
+        return Err(SocketError::TooLong { max_bytes: packet_bytes_max as u64 });
     }
+    Ok(())
 }

@@ -25,6 +25,7 @@ use super::publication::Publication;
 use super::requests::{Request, RequestQueue, ServedNames};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::object::published::Published;
+use crate::publish::sign::PublishOptions;
 
 /// Content up to this size is signed by one thread.
 const SINGLE_THREAD_BYTES: usize = 1 << 16;
@@ -286,7 +287,10 @@ impl Producer {
         self.check(&object)?;
         self.check_versioned(&object, "a growing object")?;
         let identity = Identity::clone(&self.identity);
-        LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))
+        let (mut writer, begun) =
+            LiveWriter::new(self.outbound.clone(), identity, &self.options, (object, version))?;
+        writer.limit_packets(self.binding.packet_bytes_max());
+        Ok((writer, begun))
     }
 
     /// As [`Producer::publish`], with the number of the version.
@@ -390,7 +394,10 @@ impl Producer {
         if content.len() as u64 > max_bytes {
             return Err(SocketError::TooLong { max_bytes });
         }
-        let options = self.options.publish_options();
+        let options = PublishOptions {
+            packet_bytes_max: self.binding.packet_bytes_max(),
+            ..self.options.publish_options()
+        };
         // Content that one thread signs needs no others.
         let is_shared = content.len() > SINGLE_THREAD_BYTES && options.threads > 1;
         let threads = if is_shared { options.threads - 1 } else { 0 };
@@ -453,7 +460,7 @@ impl Producer {
             .name
             .to_name();
         check_below(self.binding.prefix(), &name)?;
-        check_packet(&packet)?;
+        check_packet(&packet, self.binding.packet_bytes_max())?;
         Ok(packet)
     }
 

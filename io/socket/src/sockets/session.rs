@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::Instant;
-use weir_client::{Client, EndpointId, EndpointWaker, EventLoop, Waker};
+use weir_client::{Client, EndpointId, EndpointWaker, EventLoop, Waker, packet_bytes_max};
 use weir_face::{FaceUri, client_transport};
 use weir_wire::Name;
 
@@ -125,6 +125,11 @@ impl Session {
 
     pub fn router(&self) -> &FaceUri {
         &self.0.router
+    }
+
+    /// Bytes of the longest packet that can be sent to the router.
+    pub fn packet_bytes_max(&self) -> usize {
+        packet_bytes_max(&self.0.router)
     }
 
     pub(super) fn fetch(&self, fetch: Fetch) {
