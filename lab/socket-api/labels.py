@@ -81,7 +81,7 @@ class Network:
         self.weir("here", ["strategy", "set", PREFIX, strategy])
         put = ["put", "source", "/file", "--mapping", MAPPING, "--signature-format", "hicn"]
         shown = folder / "put"
-        self.spawn("origin", [*put, "--segment-size", "1200"], shown)
+        self.spawn("origin", put, shown)
         wait_for("the file is published", lambda: "serving" in shown.read_text())
 
     def at(self, router):

@@ -57,7 +57,7 @@ fn crosses_two_routers(face_options: &str, threads: &str) {
     let host = Host::new();
     let near_producer = Border::start(&host, "producer");
     let uri = near_producer.uri();
-    let config = format!("[[face]]\nuri = \"{uri}\"\nroutes = [\"{PREFIX}\"]\n{face_options}");
+    let config = format!("[[face]]\nuri = \"{uri}\"\nroutes = [\"{MAPPING}\"]\n{face_options}");
     host.write("consumer.toml", config.as_bytes());
     let arguments = ["--config", "consumer.toml", "--threads", threads];
     let near_consumer = Router::start_at_with(&host, "consumer", &arguments);
@@ -281,9 +281,47 @@ fn puts_a_file_at_an_address() {
         (&[&put[..], &["--signature-per", "manifest"]].concat(), "has no manifest"),
         (&["source", "hicn:2001:db8:9::5", "--mapping", MAPPING], "below"),
         (&["source", "hicn:2001:db8:9::/33"], "multiple"),
+        (&["source", "hicn:2001:db8:9::5"], "--mapping hicn:2001:db8:9::/64"),
+        (&["source", "/file", "--mapping", "hicn:2001:d00::/20"], "16, 32, 48 or 64 bits"),
+        (&[&put[..], &signed, &["--sign", "digest"]].concat(), "leave out --sign digest"),
     ] {
         let refused = border.router.weir(&[&["put"][..], arguments].concat()).failure();
         assert!(refused.contains(problem), "{refused}");
+    }
+}
+
+/// `weir put` prints how to fetch what it serves.
+#[test]
+fn prints_the_command_to_fetch() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    host.write("source", &content(2500));
+    for (name, options, expected) in [
+        ("/file", &[][..], format!("weir get /file --mapping {MAPPING}\n")),
+        (
+            "hicn:2001:db8:7::5",
+            &["--signature-format", "hicn"],
+            format!("weir get hicn:2001:db8:7::5 --mapping {MAPPING} --hicn-key FILE\n"),
+        ),
+    ] {
+        let put = ["put", "source", name, "--mapping", MAPPING];
+        let producer = border.router.spawn(&[&put[..], options].concat());
+        producer.wait_for_output(&expected);
+    }
+}
+
+/// The names of pings are not hICN names.
+#[test]
+fn ping_refuses_hicn() {
+    let host = Host::new();
+    let border = Border::start(&host, "border");
+    let uri = border.uri();
+    for target in [&[&uri[..]][..], &["hicn:b001::33"], &["/a", "--router", &uri]] {
+        let refused = border.router.weir(&[&["ping"][..], target].concat()).failure();
+        assert!(
+            refused.contains("not hICN names") || refused.contains("cannot carry"),
+            "{refused}"
+        );
     }
 }
 
@@ -341,6 +379,16 @@ fn producers_share_the_prefix_of_a_mapping() {
     for name in ["/one", "hicn:2001:db8:7::5"] {
         let (second, _) = border.router.put_object(&["source2", name, "--mapping", MAPPING]);
         second.wait_for_output("another producer already serves");
+    }
+    // A producer that starts again is alone, although the router's store has fresh packets.
+    for name in ["/again", "hicn:2001:db8:7::7"] {
+        let put = ["source2", name, "--mapping", MAPPING];
+        let (first, _) = border.router.put_object(&put);
+        let get = ["get", name, "--mapping", MAPPING, "-o", "again", "--force"];
+        border.router.weir(&get).success();
+        first.stop();
+        let (second, _) = border.router.put_object(&put);
+        assert!(!second.log().contains("another producer"), "{name}: {}", second.log());
     }
 }
 

@@ -22,8 +22,8 @@ struct Network {
     consumers: [Router; 2],
     hicn_producer: Router,
     ndn_producer: Router,
-    /// The border's face to the router of the hICN producer.
-    hicn_face: String,
+    /// The border's faces to the routers of both producers.
+    producer_faces: [String; 2],
 }
 
 impl Network {
@@ -40,7 +40,8 @@ impl Network {
         let (hicn_producer, hicn_face) = start_with_hicn("far-hicn");
         let ndn_producer = Router::start_at(host, "far-ndn");
         border.add_route(BEHIND_HICN, &hicn_face);
-        border.add_route(BEHIND_NDN, &ndn_producer.udp());
+        let ndn_face = ndn_producer.udp();
+        border.add_route(BEHIND_NDN, &ndn_face);
         let consumers = [("near-ndn", border.udp()), ("near-hicn", border_uri)];
         let consumers = consumers.map(|(socket, uri)| {
             let router = Router::start_at(host, socket);
@@ -49,14 +50,16 @@ impl Network {
             }
             router
         });
-        Self { border, consumers, hicn_producer, ndn_producer, hicn_face }
+        let producer_faces = [hicn_face, ndn_face];
+        Self { border, consumers, hicn_producer, ndn_producer, producer_faces }
     }
 
-    /// A counter of the border's face to the hICN producer.
-    fn count(&self, key: &str) -> u64 {
+    /// A counter of one of the border's faces to the producers.
+    fn count(&self, face: usize, key: &str) -> u64 {
         let faces = self.border.weir_json(&["face", "list"]);
         let mut faces = faces.as_array().expect("faces").iter();
-        let face: &Value = faces.find(|face| face["uri"] == *self.hicn_face).expect("the face");
+        let uri = &self.producer_faces[face];
+        let face: &Value = faces.find(|face| face["uri"] == **uri).expect("the face");
         face[key].as_u64().expect("a number")
     }
 }
@@ -86,25 +89,24 @@ fn objects_cross_both_ways() {
     let (identity, verifier) = key_pair();
     let far = [session(&network.hicn_producer), session(&network.ndn_producer)];
     let near = network.consumers.each_ref().map(session);
-    let mut asked = None;
-    for (session, mapping, format) in [(&far[0], BEHIND_HICN, "hicn"), (&far[1], BEHIND_NDN, "ndn")]
-    {
-        let producer = producer(session, identity.clone(), mapping, format);
+    for (face, mapping, format) in [(0, BEHIND_HICN, "hicn"), (1, BEHIND_NDN, "ndn")] {
+        let producer = producer(&far[face], identity.clone(), mapping, format);
         let object = name(&format!("/p/{format}"));
         producer.publish(&object, content(300_000)).unwrap();
+        let mut asked = None;
         for session in &near {
             let mut octets = Vec::new();
             let mut reader = consumer(session, &verifier, mapping).fetch(&object).unwrap();
             reader.read_to_end(&mut octets).unwrap();
             assert!(reader.is_verified() && octets == content(300_000), "{mapping}");
-            let interests = network.count("outInterests");
+            let interests = network.count(face, "outInterests");
             assert!(interests >= 300, "{interests}");
-            // Metadata stay fresh for a short time only, so they may be asked for again.
+            // Metadata stay fresh for a short time only, so they may be requested again.
             assert!(asked.is_none_or(|asked| interests - asked < 10), "{asked:?}, {interests}");
             asked = Some(interests);
         }
     }
-    assert_eq!(network.count("inNacks"), 0);
+    assert_eq!(network.count(0, "inNacks"), 0);
 }
 
 /// Consumers of both kinds follow an object of the hICN producer while it grows.

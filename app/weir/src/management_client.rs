@@ -121,6 +121,8 @@ pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
         }
         404 | 410 => "; check the current state with `weir status`",
         406 => "; this router does not support it",
+        // A TUN device belongs to no other router, and the text names its problem.
+        504 if response.text.contains("hicn+tun://") => "",
         504 => "; check the address, and that the other router runs",
         _ => "",
     };
@@ -160,6 +162,16 @@ mod tests {
             }
         });
         args(path.to_str().unwrap()).connect().unwrap()
+    }
+
+    #[test]
+    fn hints_at_peers_only_if_there_is_one() {
+        let explain = |uri: &str| {
+            let text = format!("cannot connect to {uri}: refused");
+            explain_response(&ControlResponse::new(504, text)).to_string()
+        };
+        assert!(explain("tcp4://127.0.0.1:1").ends_with("that the other router runs"));
+        assert!(explain("hicn+tun://hicn0").ends_with("hicn0: refused"));
     }
 
     /// A client connected to a manager without a router. The reply starts with an unsolicited Data

@@ -319,7 +319,7 @@ fn reads_captures_of_hicn() {
     let frames = [udp(&interest), udp(&[]), udp(&command), interest.clone(), data, cut];
     let output = weir_packet(&["--json", "-"], &pcap(101, &frames));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && errors.contains("skipped 1 frames"), "{output:?}");
+    assert!(output.status.success() && errors.contains("skipped 1 frame with"), "{output:?}");
     let printed = objects(&output);
     let found: Vec<_> = printed.iter().map(|object| &object["capture"]["frame"]).collect();
     assert_eq!(found, [1, 4, 5]);

@@ -30,6 +30,11 @@ pub enum HicnUriError {
     )]
     PrefixBits { bits: u8 },
     #[error(
+        "a prefix of {bits} bits is longer than an address; write at most {ADDRESS_BITS} bits, \
+         such as {URI_SCHEME}2001:db8:7::/48"
+    )]
+    PrefixTooLong { bits: u8 },
+    #[error(
         "{address} has bits set beyond the {bits} bits of the prefix; write {URI_SCHEME}{}",
         HicnPrefix::masked(*address, *bits)
     )]
@@ -72,7 +77,10 @@ impl HicnPrefix {
         let (Ok(address), Some(bits)) = (address.parse(), bits) else {
             return Err(HicnUriError::Address(text.into()));
         };
-        if bits > ADDRESS_BITS || !bits.is_multiple_of(GROUP_BITS) {
+        if bits > ADDRESS_BITS {
+            return Err(HicnUriError::PrefixTooLong { bits });
+        }
+        if !bits.is_multiple_of(GROUP_BITS) {
             return Err(HicnUriError::PrefixBits { bits });
         }
         let prefix = Self::masked(address, bits);
@@ -200,13 +208,18 @@ mod tests {
             "\"hicn:b001\" has no IPv6 address or prefix; write one, such as hicn:2001:db8::1 or \
              hicn:2001:db8:7::/48"
         );
-        for bits in [1, 17, 129] {
+        for bits in [1, 17, 127] {
             assert_eq!(error(&format!("::/{bits}")), HicnUriError::PrefixBits { bits });
         }
         assert_eq!(
             error("b001::/20").to_string(),
             "a prefix of 20 bits ends within a component of the name; write a multiple of 16 bits \
              up to 128, such as hicn:2001:db8:7::/48"
+        );
+        assert_eq!(
+            error("::/144").to_string(),
+            "a prefix of 144 bits is longer than an address; write at most 128 bits, such as \
+             hicn:2001:db8:7::/48"
         );
         assert_eq!(
             error("b001::12/112").to_string(),

@@ -17,7 +17,7 @@ pub struct SignatureType(pub u64);
 
 impl SignatureType {
     /// SHA-256 of the signed portion, without a key: integrity only.
-    pub(crate) const DIGEST_SHA256: Self = Self(0);
+    pub const DIGEST_SHA256: Self = Self(0);
     /// RSASSA-PKCS1-v1_5 with SHA-256.
     pub const SHA256_WITH_RSA: Self = Self(1);
     /// ECDSA with SHA-256, DER `SEQUENCE { r, s }`.

@@ -50,11 +50,12 @@ pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Ve
 }
 
 /// The verifier for the key of an hICN producer, from the content of a file: a public key in PEM,
-/// an NDN certificate, or the passphrase of an HMAC key, at least 16 bytes. hICN's library uses the
-/// passphrase itself as the key.
+/// an NDN certificate, or the passphrase of an HMAC key, one line of at least 16 bytes. hICN's
+/// library uses the passphrase itself as the key.
 ///
 /// # Errors
-/// [`KeyError`]. An X.509 certificate is [`KeyError::UnsupportedAlgorithm`].
+/// [`KeyError`]. An X.509 certificate, or a public key of OpenSSH, is
+/// [`KeyError::UnsupportedAlgorithm`].
 pub fn hicn_verifier(file: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
     if let Some(certificate) = packet_in_file(file, &[DATA_OCTET]) {
         let certificate = Certificate::decode(&certificate).map_err(|_| KeyError::Malformed)?;
@@ -64,10 +65,16 @@ pub fn hicn_verifier(file: &[u8]) -> Result<Box<dyn Verifier>, KeyError> {
     if let Some(spki) = public_key_from_pem(text) {
         return verifier_from_spki(&spki);
     }
-    if text.contains("-----BEGIN ") {
+    // As a passphrase, a public key would let anyone sign.
+    let is_openssh = ["ssh-", "ecdsa-sha2-", "sk-"].iter().any(|start| text.starts_with(start));
+    if text.contains("-----BEGIN ") || is_openssh {
         return Err(KeyError::UnsupportedAlgorithm);
     }
-    Ok(Box::new(HmacVerifier::new(text.trim_end_matches(['\r', '\n']).as_bytes())?))
+    let passphrase = text.trim_end_matches(['\r', '\n']);
+    if passphrase.contains('\n') {
+        return Err(KeyError::Malformed);
+    }
+    Ok(Box::new(HmacVerifier::new(passphrase.as_bytes())?))
 }
 
 /// Creates verifiers from public keys for `weir_security::trust`.

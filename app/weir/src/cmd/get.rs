@@ -361,10 +361,15 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             anyhow::anyhow!("cannot write {error}{}", write_error_advice(source))
         }
         DownloadError::Output(error) => anyhow::anyhow!("{error}{}", output_error_advice(error)),
-        DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
-            "{error}. It was damaged or forged in transit, and the file was not created. Try \
-             again, or use another router (--router)"
-        ),
+        DownloadError::Fetch(ConsumerError::Unverified { .. }) => {
+            let or_wrong_key = args.hicn_key.as_ref().map_or_else(String::new, |path| {
+                format!(", or {} is not the producer's key", printable(path.display()))
+            });
+            anyhow::anyhow!(
+                "{error}. It was damaged or forged in transit{or_wrong_key}, and the file was not \
+                 created. Try again, or use another router (--router)"
+            )
+        }
         DownloadError::Size { .. } => {
             anyhow::anyhow!("{error}; fetch it in order instead, with -o - > FILE")
         }

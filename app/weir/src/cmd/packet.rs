@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use weir_wire::{LpView, tlv};
 
 use crate::packet_json::{self, Fields, PacketError, PacketKind};
+use crate::table::count;
 use crate::transfer::cannot_read;
 
 /// Largest input that is not a capture, in bytes.
@@ -87,7 +88,8 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
         );
         if ignored > 0 {
             eprintln!(
-                "weir: skipped {ignored} frames on NDN ports that are truncated or fragmented"
+                "weir: skipped {} with a truncated or fragmented packet",
+                count(ignored, "frame", "frames")
             );
         }
         return Ok(());

@@ -9,6 +9,7 @@ use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
 use weir_client::{Client, ReceivedPacket};
 use weir_face::FaceUri;
+use weir_hicn::HicnPrefix;
 use weir_socket::ObjectStore;
 use weir_transport::PathId;
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
@@ -26,6 +27,10 @@ const FRESHNESS_MS: u64 = 1000;
 const TICK_NS: u64 = 200 * NS_PER_MS;
 /// Largest content of an answer, in bytes.
 const CONTENT_BYTES_MAX: u32 = 8000;
+/// Why a connection with hICN packets is refused.
+const NO_PING_OVER_HICN: &str = "hICN packets cannot carry the names of pings, PREFIX/ping/NUMBER; \
+                                 use an address for NDN packets, such as udp://HOST, or \
+                                 hicn-ping-client";
 
 /// Measure the round-trip time to a name or router, or answer pings.
 ///
@@ -77,11 +82,22 @@ enum Target {
 
 impl Target {
     fn parse(text: &str) -> Result<Self, String> {
-        if !text.contains("://") {
-            return parse_name(text).map(Self::Name);
+        if text.contains("://") {
+            FaceUri::check(text).map_err(|error| error.to_string())?;
+            if text.starts_with("hicn+") {
+                return Err(NO_PING_OVER_HICN.into());
+            }
+            return Ok(Self::Router(text.to_owned()));
         }
-        FaceUri::check(text).map_err(|error| error.to_string())?;
-        Ok(Self::Router(text.to_owned()))
+        let name = parse_name(text)?;
+        if HicnPrefix::from_name(name.as_view()).is_some() {
+            return Err(
+                "the names of pings, PREFIX/ping/NUMBER, are not hICN names; choose an NDN \
+                        name, or use hicn-ping-client"
+                    .into(),
+            );
+        }
+        Ok(Self::Name(name))
     }
 
     /// The prefix of the names in Interests. A router does not forward names below `/localhop`, so
@@ -111,7 +127,13 @@ impl fmt::Display for Target {
 
 fn connect(args: &Args) -> anyhow::Result<Client> {
     match &args.target {
-        Target::Name(_) => args.router.connect(),
+        Target::Name(_) => {
+            let client = args.router.connect()?;
+            if let FaceUri::HicnUdp(_) = client.uri() {
+                bail!(NO_PING_OVER_HICN);
+            }
+            Ok(client)
+        }
         Target::Router(_) if args.serve => bail!("--serve needs a prefix, not an address"),
         Target::Router(uri) => connect_to(uri),
     }

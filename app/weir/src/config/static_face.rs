@@ -87,6 +87,9 @@ impl FaceSection {
                 self.uri.0
             );
         }
+        if self.uri.0.starts_with("hicn+") && self.reliability == Some(true) {
+            bail!("{}: hICN packets have no reliability; remove `reliability`", self.uri.0);
+        }
         Ok(StaticFace {
             uri: self.uri.0.clone(),
             permanent: self.persistency == PersistencyName::Permanent,

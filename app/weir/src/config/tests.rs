@@ -160,6 +160,10 @@ fn errors_name_key_line_and_remedy() {
         ("[faces]\nudp_mtu = 20\n", &["line 2", "udp_mtu", "64 to 8800"]),
         ("[[face]]\nuri = \"gopher://x\"\n", &["line 2", "uri", "udp://HOST:PORT"]),
         ("[[face]]\nroutes = [\"/\"]\n", &["line 1", "missing field `uri`"]),
+        (
+            "[[face]]\nuri = \"udp://b\"\nroutes = [\"hicn:b001::/20\"]\n",
+            &["line 3", "multiple of 16 bits"],
+        ),
         ("[[route]]\nprefix = \"/a\"\nface = \"udp://b\"\n", &["line 3", "[[face]]", "udp://b"]),
         ("[[strategy]]\nprefix = \"/a\"\nstrategy = \"best\"\n", &["line 3", "best-route"]),
         ("[[strategy]]\nprefix = \"a\"\nstrategy = \"multicast\"\n", &["line 2", "\"/a\""]),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::Time;
 use weir_face::FaceUri;
 use weir_forward::PREFIX_COMPONENTS_MAX;
+use weir_hicn::HicnName;
 use weir_runtime::StrategyKind;
 use weir_wire::Name;
 
@@ -78,7 +79,7 @@ impl FromStr for UriText {
     }
 }
 
-/// A name prefix in URI form.
+/// A name prefix in URI form, such as `/a/b`, or an hICN prefix such as `hicn:2001:db8:7::/48`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix(pub(crate) Name);
 
@@ -86,6 +87,10 @@ impl FromStr for Prefix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // An hICN prefix has at most 9 components, so its length needs no check.
+        if let Some(name) = HicnName::parse_uri(text) {
+            return name.map(Self).map_err(|error| error.to_string());
+        }
         if !text.starts_with('/') && !text.starts_with("ndn:") {
             return Err(format!(
                 "`{text}` is not a prefix; a prefix starts with a slash, as in \"/{text}\""

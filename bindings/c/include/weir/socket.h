@@ -52,7 +52,8 @@ extern "C" {
 #define ICN_UNVERIFIED 0x20000000 /* not all content was verified, as options allow */
 #define ICN_UNSIGNED_END 0x40000000 /* with the result 0: no signature covers this end (hICN) */
 
-/* A name, as an NDN URI such as "/site/file" with a terminating zero. */
+/* A name with a terminating zero: an NDN URI such as "/site/file", or an hICN address such as
+ * "hicn:b001::1". */
 struct sockaddr_icn {
     sa_family_t sicn_family; /* AF_ICN */
     char sicn_name[1024];

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from . import _weir
 from ._errors import OptionError
@@ -16,6 +16,22 @@ if TYPE_CHECKING:
     from ._weir import Octets
 
 Path = str | os.PathLike[str]
+#: Whom to trust, as `_weir` expects it: `anchors`, `allow_unsigned` and `hicn_key`.
+Trusted = tuple[list[str], bool, str | None]
+
+
+def trusted_of(anchors: Iterable[Path], allow_unsigned: bool, hicn_key: Path | None) -> Trusted:
+    """Returns the arguments of `Consumer` that say whom to trust, with paths as strings."""
+    files = [os.fspath(path) for path in anchors]
+    return files, allow_unsigned, None if hicn_key is None else os.fspath(hicn_key)
+
+
+class Quality(NamedTuple):
+    """What `Stream.quality()` of `_weir` returns."""
+
+    is_verified: bool
+    missed: int
+    is_end_signed: bool
 
 
 @dataclass(frozen=True)
@@ -92,22 +108,25 @@ class Fetch:
             raise StopAsyncIteration
         return chunk
 
+    def _quality(self) -> Quality:
+        return Quality(*self._stream.quality())
+
     @property
     def is_verified(self) -> bool:
         """Whether everything read so far was verified. True, unless options disable
         verification."""
-        return self._stream.quality()[0]
+        return self._quality().is_verified
 
     @property
     def missed(self) -> int:
         """Number of segments that an unreliable consumer has skipped."""
-        return self._stream.quality()[1]
+        return self._quality().missed
 
     @property
     def is_end_signed(self) -> bool:
         """Whether a signature covers the end of the object, after all was read. Producers of hICN
         may mark the last packet with a flag that any router can change."""
-        return self._stream.quality()[2]
+        return self._quality().is_end_signed
 
     def close(self) -> None:
         """Ends the fetch, and all waits for it."""
@@ -154,9 +173,7 @@ class Consumer:
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.prefix = _weir.check_name(prefix)
-        files = [os.fspath(path) for path in anchors]
-        key = None if hicn_key is None else os.fspath(hicn_key)
-        self._given = (self.prefix, router, (files, allow_unsigned, key))
+        self._given = (self.prefix, router, trusted_of(anchors, allow_unsigned, hicn_key))
         self._options = dict(options)
         # Report invalid options now.
         self.source(self.prefix)
@@ -214,7 +231,7 @@ class Consumer:
 def _consumer(
     prefix: str,
     router: str | None,
-    trusted: tuple[list[str], bool, str | None],
+    trusted: Trusted,
     options: ConsumerOptions,
 ) -> Consumer:
     anchors, allow_unsigned, hicn_key = trusted

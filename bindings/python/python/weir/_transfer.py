@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from . import _weir
-from ._consumer import Consumer, Path
+from ._consumer import Consumer, Path, Trusted, trusted_of
 from ._errors import OptionError, WeirError
 from ._listing import child, entries
 from ._options import ConsumerOptions, PublishOptions, described
@@ -17,8 +17,8 @@ from ._pending import flat
 if TYPE_CHECKING:
     from ._weir import Octets
 
-#: Router, and anchors, `allow_unsigned` and `hicn_key`.
-Where = tuple[str | None, tuple[list[str], bool, str | None]]
+#: Router, and whom to trust.
+Where = tuple[str | None, Trusted]
 #: Number of files of a directory that are fetched in parallel.
 SIDE_BY_SIDE = 8
 #: Suffixes of temporary files of downloads.
@@ -78,23 +78,22 @@ def get(
         timeout: maximum time in seconds.
         router, anchors, allow_unsigned, hicn_key: as for `Consumer`.
     """
-    trusted: dict[str, Any] = {
-        "anchors": list(anchors),
-        "allow_unsigned": allow_unsigned,
-        "hicn_key": hicn_key,
-    }
     if to is None:
         if range is not None and len(range) != 2:
             raise OptionError(f"range: {range!r} is invalid; give (start, end), end may be None")
         start, end = range or (0, None)
-        consumer = Consumer(router=router, **trusted, **options)
+        consumer = Consumer(
+            router=router,
+            anchors=anchors,
+            allow_unsigned=allow_unsigned,
+            hicn_key=hicn_key,
+            **options,
+        )
         with consumer.fetch(name, start, end) as fetch:
             return fetch.wait(timeout)
     if range is not None or timeout is not None:
         raise TypeError("range and timeout cannot be combined with to=")
-    files = [os.fspath(path) for path in trusted["anchors"]]
-    key = None if hicn_key is None else os.fspath(hicn_key)
-    where = (router, (files, allow_unsigned, key))
+    where = (router, trusted_of(anchors, allow_unsigned, hicn_key))
     return _get_to(name, os.fspath(to), where, dict(options))
 
 

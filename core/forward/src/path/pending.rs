@@ -226,12 +226,15 @@ fn name_value_at(interest: &[u8]) -> (u16, u16) {
     ((name_at + 1 + size) as u16, name_len as u16)
 }
 
-/// The in-record that gives way to one of another host behind the same face, if too many wait.
+/// The in-record to replace by that of another host behind the same face, if too many wait: the one
+/// that expires first.
 fn replaceable(entry: &PitEntry, face: FaceId, is_point_to_point: bool) -> Option<usize> {
     if is_point_to_point {
         return None;
     }
-    let mut of_face = entry.downstreams().enumerate().filter(|(_, known)| known.face == face);
-    let first = of_face.next()?;
-    (of_face.count() + 1 >= HOSTS_MAX).then_some(first.0)
+    let of_face = || entry.downstreams().enumerate().filter(|(_, known)| known.face == face);
+    if of_face().count() < HOSTS_MAX {
+        return None;
+    }
+    of_face().min_by_key(|(_, known)| known.expiry).map(|(at, _)| at)
 }

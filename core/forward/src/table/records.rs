@@ -21,8 +21,9 @@ pub(crate) struct InRecord {
 }
 
 impl InRecord {
-    /// Whether this record is that of a downstream. Of a face to several hosts, each one has a
-    /// record with its own token. To a peer, Data returns with the token that it sent last.
+    /// Whether this record belongs to a downstream. Each host behind a face to several hosts has a
+    /// record of its own, with its PIT token. A point-to-point face has one, with the
+    /// latest token.
     #[inline]
     pub(crate) fn is_of(&self, downstream: &Downstream, is_point_to_point: bool) -> bool {
         self.face == downstream.face

@@ -480,7 +480,18 @@ impl TrustPolicy {
         }
         // Trust on first use compares the key with the key that signed this prefix before.
         let certificate = self.certificate(data, &locator, now_unix_s)?;
+        if self.is_own(&certificate) {
+            return self.accept(data, &certificate, TrustBasis::OwnKey);
+        }
         self.on_first_use(data, &certificate, now_unix_s)
+    }
+
+    /// Whether this is the user's own key. A signature of hICN does not name it, so it was not
+    /// found by its name.
+    fn is_own(&self, certificate: &Certificate) -> bool {
+        let own = |keys: &Arc<dyn KeySource>| keys.own_certificate(&certificate.name().to_name());
+        let own = self.keys.as_ref().and_then(own);
+        own.is_some_and(|own| own.public_key_digest() == certificate.public_key_digest())
     }
 
     fn own_certificate(&mut self, locator: &KeyLocatorView<'_>) -> Option<Certificate> {

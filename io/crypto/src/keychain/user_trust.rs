@@ -104,7 +104,7 @@ impl Trust for UserTrust {
 #[cfg(test)]
 mod tests {
     use weir_security::trust::{Advice, Refusal};
-    use weir_security::{DigestSigner, Signer, sign_data};
+    use weir_security::{DigestSigner, SignatureFormat, Signer, sign_data, sign_data_as};
     use weir_wire::Data;
 
     use super::*;
@@ -283,5 +283,30 @@ mod tests {
         };
         trust.on_fetched(wanted, Some(signer.certificate().unwrap().wire()));
         assert!(matches!(trust.decide(&data), TrustDecision::Accept(_)));
+    }
+
+    /// A signature of hICN names its key only by a digest. The metadata of the object carry the
+    /// certificate.
+    #[test]
+    fn own_key_of_hicn_signature_is_own() {
+        let user = TestUser::new();
+        let stranger = user.unknown("/one");
+        let key = user.chain().generate(&"/me".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+        let own = user.chain().signer(&key.name).unwrap();
+        let own_certificate = user.chain().certificate_for(&key.name).unwrap().unwrap();
+        let name: Name = format!("/32=hicn{}/seg=0", "/%00%01".repeat(8)).parse().unwrap();
+        let stranger_certificate = stranger.certificate().unwrap();
+        for (signer, certificate, basis) in [
+            (&own, &own_certificate, TrustBasis::OwnKey),
+            (&stranger, stranger_certificate, TrustBasis::FirstUse),
+        ] {
+            let data = Data::new(name.clone()).content("text");
+            let wire = sign_data_as(SignatureFormat::Hicn, &data, signer, 1000).unwrap();
+            let mut trust = user.trust("/a");
+            trust.offer_certificate(certificate.wire());
+            let decision = trust.decide(&DataView::decode(&wire).unwrap());
+            assert!(matches!(decision, TrustDecision::Accept(_)));
+            assert_eq!(trust.policy.signers.last().unwrap().basis, basis);
+        }
     }
 }

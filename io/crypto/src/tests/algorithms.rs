@@ -233,3 +233,17 @@ fn batch_gives_each_signature_a_verdict() {
         assert_eq!(verdicts(&signatures, 0..40), (0..40).map(is_good).collect::<Vec<_>>());
     }
 }
+
+/// A public key or a configuration as the passphrase of an HMAC key would let anyone sign.
+#[test]
+fn hicn_passphrases_are_one_line() {
+    assert!(crate::hicn_verifier(b"a passphrase of hICN\n").is_ok());
+    for file in [
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGE someone@host",
+        "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHA someone@host",
+        "[router]\nthreads = 1\n# and more\n",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+    ] {
+        assert!(crate::hicn_verifier(file.as_bytes()).is_err(), "{file}");
+    }
+}

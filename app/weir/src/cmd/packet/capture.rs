@@ -168,12 +168,12 @@ impl CaptureWalk<'_, '_> {
         let ports = (be16(payload, 0), be16(payload, 2));
         let (Some(from_port), Some(to_port)) = ports else { return Ok(()) };
         if protocol == PROTOCOL_TCP && (from_port, to_port) == HICN_TCP_PORTS && from.is_ipv6() {
-            // The packet without the padding of a frame: both headers, and what follows.
             let stated = be16(data, 4).map_or(0, usize::from);
             if stated > payload.len() {
                 self.ignored += 1;
                 return Ok(());
             }
+            // `payload` excludes the padding of the frame.
             return self.emit(&data[..IPV6_HEADER_SIZE + payload.len()], None);
         }
         if protocol == PROTOCOL_UDP && [from_port, to_port].contains(&HICN_PORT) {
@@ -202,7 +202,7 @@ impl CaptureWalk<'_, '_> {
     ) -> anyhow::Result<()> {
         let length = be16(datagram, 4).map_or(0, usize::from);
         match datagram.get(8..length).filter(|_| !is_fragment) {
-            // Programs of hICN send commands, and hicn-light empty answers, over the same port.
+            // Over the same port, hICN programs send commands, and hicn-light empty datagrams.
             Some(packet)
                 if [ends.0.port(), ends.1.port()].contains(&HICN_PORT)
                     && (packet.is_empty() || ControlView::is_control(packet)) => {}

@@ -2,7 +2,9 @@
 
 use anyhow::bail;
 use serde_json::{Value, json};
+use weir_hicn::HicnName;
 use weir_socket::{Published, Repository};
+use weir_transport::NameMapping;
 use weir_wire::Name;
 
 use super::handover;
@@ -19,6 +21,9 @@ pub(super) struct Announcement<'a> {
     pub(super) json: bool,
     pub(super) name: Option<&'a Name>,
     pub(super) has_repository: bool,
+    pub(super) mapping: NameMapping,
+    /// Whether the packets have hICN's signatures.
+    pub(super) has_hicn_signatures: bool,
 }
 
 impl Announcement<'_> {
@@ -59,9 +64,24 @@ impl Announcement<'_> {
         let unsigned = root.is_some() && signer.is_none();
         let allow = if unsigned { " --allow-unsigned" } else { "" };
         if let Some(name) = self.name.or(served.names.first()) {
-            errln!("serving, stop with Ctrl-C; fetch it with: weir get {name}{allow}");
+            let arguments = self.mapped_arguments(name);
+            errln!("serving, stop with Ctrl-C; fetch it with: weir get {arguments}{allow}");
         }
         Ok(())
+    }
+
+    /// The arguments of `weir get` for a name with this mapping.
+    fn mapped_arguments(&self, name: &Name) -> String {
+        let mapping = self.mapping;
+        if mapping == NameMapping::Identity {
+            return name.to_string();
+        }
+        let Some(address) = HicnName::address_of(name.as_view()) else {
+            return format!("{name} --mapping {mapping}");
+        };
+        // An address has no metadata, so its packets do not say which key signs them.
+        let key = if self.has_hicn_signatures { " --hicn-key FILE" } else { "" };
+        format!("hicn:{address} --mapping {mapping}{key}")
     }
 
     /// The JSON object that reports that everything is ready.

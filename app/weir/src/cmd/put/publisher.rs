@@ -10,6 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
+use weir_security::{SignError, SignatureType};
 use weir_socket::{
     Label, Location, OpenFiles, PublishError, PublishOptions, Published, PutOptions, PutResult,
     Repository, RepositoryError, UncommittedObject, publish_file, publish_listing,
@@ -695,6 +696,15 @@ fn explain_publish(error: RepositoryError) -> anyhow::Error {
         PublishError::SegmentSize { .. } => {
             anyhow::anyhow!("{error}; use a smaller --segment-size")
         }
+        PublishError::Sign(SignError::NoHicnSignature(SignatureType::DIGEST_SHA256)) => {
+            anyhow::anyhow!(
+                "--signature-format hicn needs a key; choose one with --key, or leave out --sign \
+                 digest"
+            )
+        }
+        PublishError::Sign(SignError::NoHicnSignature(_)) => anyhow::anyhow!(
+            "--signature-format hicn needs a shorter key; choose another one with --key"
+        ),
         PublishError::TooDeep { .. } => {
             anyhow::anyhow!("the name is too long: {error}; choose one with fewer components")
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_security::Signer;
 use weir_socket::ObjectStore;
-use weir_wire::{Interest, Name};
+use weir_wire::Name;
 
 use super::publisher::UnpublishedEntry;
 
@@ -14,6 +14,19 @@ pub(super) struct Root {
     pub(super) is_directory: bool,
 }
 
+/// What is registered with the router.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Registration {
+    /// The names of objects or directories. All names below are this producer's.
+    #[default]
+    Names,
+    /// With a mapping, the address of each object. Then several producers can use one prefix, and
+    /// none answers for another.
+    Addresses,
+    /// With a mapping and too many addresses, its prefix. Other producers may have names below it.
+    SharedPrefix,
+}
+
 /// The object store of `weir put`, and the names to register.
 #[derive(Default)]
 pub(super) struct Served {
@@ -21,10 +34,8 @@ pub(super) struct Served {
     pub(super) root: Option<Root>,
     /// Names to register with the router.
     pub(super) names: Vec<Name>,
-    /// The registered name is the prefix of a mapping. Other producers may have names below it.
-    pub(super) has_shared_prefix: bool,
-    /// With a mapping: an Interest that another producer of the same name answers.
-    pub(super) mapped_probe: Option<Interest>,
+    /// What these names are.
+    pub(super) registration: Registration,
     /// Names of keys. Their registration is optional, as the metadata carries the certificate too.
     pub(super) key_names: Vec<Name>,
     pub(super) signer: Option<Name>,
@@ -37,7 +48,7 @@ impl Served {
     /// Makes the store answer requests for missing objects below the registered names, unless
     /// another producer may have them. The answers are signed if there is a signer.
     pub(super) fn claim_names(&mut self, signer: Option<Arc<dyn Signer>>) {
-        if self.has_shared_prefix {
+        if self.registration == Registration::SharedPrefix {
             return;
         }
         if let Some(signer) = signer {

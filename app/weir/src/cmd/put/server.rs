@@ -8,12 +8,12 @@ use anyhow::{Context, bail};
 use weir_client::{Client, Inheritance};
 use weir_hicn::HicnName;
 use weir_socket::{ServeProblem, serve};
-use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_transport::Metadata;
 use weir_wire::{DataView, Interest, Name};
 
 use super::announcement::{Announcement, fail_if_unpublished};
 use super::handover::PrefixRegistration;
-use super::served::Served;
+use super::served::{Registration, Served};
 use crate::table::{count, errln, octets};
 use crate::transfer::{RouterArgs, Stop};
 
@@ -24,6 +24,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 const OTHER_PRODUCER_WAIT_MS: u64 = 400;
 /// Number of names that are probed for other producers.
 const NAMES_PROBED_MAX: usize = 4;
+/// Suffixes with this bit name no segment: an object has at most 2^30.
+const SUFFIX_OF_NO_SEGMENT: u32 = 1 << 31;
 
 /// The serving thread.
 pub(super) struct Server<'a> {
@@ -59,28 +61,32 @@ impl Server<'_> {
     /// Warns if another producer already serves a name, as consumers would get the content of
     /// either one.
     fn warn_of_other_producers(&self, client: &mut Client) {
-        let metadata_of = |name: &Name| {
-            let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
-            (name.clone(), Interest::new(metadata).can_be_prefix(true))
+        let Announcement { mapping, name, .. } = &self.announcement;
+        let names: Vec<&Name> = match self.served.registration {
+            Registration::Names => self.served.names.iter().take(NAMES_PROBED_MAX).collect(),
+            // Only the names of the objects identify their producer.
+            Registration::Addresses | Registration::SharedPrefix => name.iter().copied().collect(),
         };
-        let named = self.announcement.name.zip(self.served.mapped_probe.clone());
-        let probes: Vec<(Name, Interest)> = match named {
-            Some((name, interest)) => vec![(name.clone(), interest)],
-            None => self.served.names.iter().take(NAMES_PROBED_MAX).map(metadata_of).collect(),
-        };
-        for (name, interest) in probes {
-            let interest = interest.must_be_fresh(true);
-            let Ok(found) = client.express(&interest.lifetime_ms(OTHER_PRODUCER_WAIT_MS).encode())
-            else {
-                continue;
+        for name in names {
+            let name = name.as_view();
+            let interest = match HicnName::address_of(name).filter(|_| mapping.is_direct(name)) {
+                // An address has no metadata. Segments stay fresh in stores after their producer
+                // has ended, so request a segment that no object has. Its producer denies it.
+                Some(address) => {
+                    let suffix = client.random_u64() as u32 | SUFFIX_OF_NO_SEGMENT;
+                    Interest::new(HicnName { address, suffix }.to_name())
+                }
+                None => {
+                    let (metadata, is_prefix) = mapping.metadata_interest(name);
+                    Interest::new(metadata).can_be_prefix(is_prefix)
+                }
             };
+            let interest = interest.must_be_fresh(true).lifetime_ms(OTHER_PRODUCER_WAIT_MS);
+            let Ok(found) = client.express(&interest.encode()) else { continue };
             let Ok(data) = DataView::decode(&found.packet) else { continue };
             let what = match Metadata::decode(data.content) {
                 Ok(metadata) => format!(" ({})", metadata.versioned),
-                // An address has no metadata.
-                Err(_) if HicnName::address_of(name.as_view()).is_some() && !data.is_nack() => {
-                    String::new()
-                }
+                Err(_) if mapping.is_direct(name) => String::new(),
                 // The answer may say that the object does not exist.
                 Err(_) => continue,
             };
@@ -141,9 +147,10 @@ impl Server<'_> {
 
     fn register(&self, client: &mut Client) -> anyhow::Result<()> {
         // Another producer, such as one of a file, may have longer prefixes below a shared one.
-        let inheritance = match self.served.has_shared_prefix {
-            true => Inheritance::Longest,
-            false => Inheritance::Inherited,
+        let inheritance = if self.served.registration == Registration::SharedPrefix {
+            Inheritance::Longest
+        } else {
+            Inheritance::Inherited
         };
         for name in &self.served.names {
             client.register_prefix_with(name, inheritance).with_context(|| {
