@@ -173,7 +173,7 @@ fn hicn_names_are_trusted_by_user_rules() {
         for chain in [&owner, &stranger] {
             assert!(read_with(chain, &[]).unwrap() == content(100_000), "{format}");
         }
-        let error = read_with(&stranger, &[anchor.clone()]).unwrap_err();
+        let error = read_with(&stranger, std::slice::from_ref(&anchor)).unwrap_err();
         assert!(error.to_string().contains("cannot be verified"), "{format}: {error}");
     }
 }

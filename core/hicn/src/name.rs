@@ -60,7 +60,7 @@ impl HicnName {
     }
 
     /// Whether a name begins as hICN names do.
-    pub(crate) fn has_keyword(name: NameView<'_>) -> bool {
+    pub fn has_keyword(name: NameView<'_>) -> bool {
         name.value().starts_with(&KEYWORD_COMPONENT)
     }
 

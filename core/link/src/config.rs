@@ -24,8 +24,8 @@ pub struct LinkConfig {
 
 impl LinkConfig {
     /// Changes the seeds for one of several links with this configuration, such as the peers of a
-    /// port. With the same seed, Interests of two peers with hICN packets would get the same nonces,
-    /// and look like loops.
+    /// port. With the same seed, Interests of two peers with hICN packets would get the same
+    /// nonces, and look like loops.
     pub fn reseed(&mut self, number: u64) {
         let seeds = [&mut self.codec.sequence_start, &mut self.egress.seed, &mut self.shaping_seed];
         for seed in seeds {

@@ -143,8 +143,8 @@ fn foreign_peer_gets_data_at_its_locator() {
     });
 }
 
-/// hICN has no nonces, so the router makes them. Those of two peers must differ, or the Interests of
-/// one would look like loops of the other's.
+/// hICN has no nonces, so the router makes them. Those of two peers must differ, or the Interests
+/// of one would look like loops of the other's.
 #[test]
 fn peers_of_one_port_have_their_own_nonces() {
     const SUFFIXES: u32 = 20;

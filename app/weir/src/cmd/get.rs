@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use weir_client::Client;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
+use weir_face::FaceUri;
 use weir_hicn::HicnName;
 use weir_security::Verifier;
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
@@ -129,6 +131,23 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Packets with other names cannot be sent to a router with hICN packets.
+fn refuse_ndn_names_over_hicn(args: &Args, client: &Client) -> anyhow::Result<()> {
+    let name = args.mapping.prefix(args.name.as_view());
+    let hicn_router = client
+        .paths()
+        .map(|path| client.uri_of(path))
+        .find(|uri| matches!(uri, FaceUri::HicnUdp(_)));
+    match hicn_router {
+        Some(uri) if !HicnName::has_keyword(name.as_view()) => bail!(
+            "{uri} has hICN packets, and {} is no hICN name; add the --mapping of its producer, or \
+             give an address such as hicn:b001::1",
+            args.name
+        ),
+        _ => Ok(()),
+    }
+}
+
 /// The key of an hICN producer.
 fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
     let shown = printable(path.display());
@@ -165,6 +184,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         trust.policy().set_hicn_key(read_hicn_key(path)?);
     }
     let mut client = args.router.connect_all()?;
+    refuse_ndn_names_over_hicn(&args, &client)?;
     for path in client.paths().collect::<Vec<_>>() {
         client.set_managed_path(path);
         if client.is_local() {

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from ._weir import Octets
 
 Path = str | os.PathLike[str]
-#: Whom to trust, as `_weir` expects it: `anchors`, `allow_unsigned` and `hicn_key`.
+#: The trusted signers, as `_weir` expects them: `anchors`, `allow_unsigned` and `hicn_key`.
 Trusted = tuple[list[str], bool, str | None]
 
 
 def trusted_of(anchors: Iterable[Path], allow_unsigned: bool, hicn_key: Path | None) -> Trusted:
-    """Returns the arguments of `Consumer` that say whom to trust, with paths as strings."""
+    """Returns the arguments of `Consumer` about trusted signers, with paths as strings."""
     files = [os.fspath(path) for path in anchors]
     return files, allow_unsigned, None if hicn_key is None else os.fspath(hicn_key)
 

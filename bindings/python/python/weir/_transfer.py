@@ -17,7 +17,7 @@ from ._pending import flat
 if TYPE_CHECKING:
     from ._weir import Octets
 
-#: Router, and whom to trust.
+#: Router, and trusted signers.
 Where = tuple[str | None, Trusted]
 #: Number of files of a directory that are fetched in parallel.
 SIDE_BY_SIDE = 8

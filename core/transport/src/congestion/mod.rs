@@ -72,7 +72,7 @@ pub struct Sample {
 impl Sample {
     /// The round-trip time as if the answer had come by the shortest path. Its excess over
     /// `min_rtt_ns` is queueing delay, if all sources behind a label are equally far.
-    pub fn direct_rtt_ns(&self) -> Option<u64> {
+    pub(crate) fn direct_rtt_ns(&self) -> Option<u64> {
         // `detour_ns` is at most the round trip: the least one of the label includes this one.
         self.rtt_ns.map(|rtt_ns| rtt_ns.saturating_sub(self.detour_ns))
     }

@@ -551,8 +551,8 @@ impl Consumer {
                     self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
                 }
             }
-            // Either the flag is false, which another copy shows, or it is a manifest of a kind that
-            // is not supported.
+            // Either the flag is false, which another copy shows, or it is a manifest of a kind
+            // that is not supported.
             (Err(reason), _) if NativeData::of(data).is_some_and(|it| it.is_manifest()) => {
                 let (what, reason) = ("packet 0".into(), reason.clone());
                 let error = ConsumerError::Unverified { what, reason };

@@ -405,9 +405,8 @@ impl VerifyQueue {
         SignerState::Unknown
     }
 
-    /// Makes room for a signer of hICN, whose key identifiers may be any octets: forgets the earliest
-    /// one of them. No packet waits for its key. If the driver is asked about it again, it answers
-    /// without requesting a packet.
+    /// Makes room for a signer of hICN by forgetting the earliest one whose key is known. Key
+    /// identifiers of hICN may be any octets, so forged ones must not use up the signers.
     fn forget_hicn_signer(&mut self, new: u64) -> bool {
         let is_known_hicn = |signer: &KnownSigner| {
             signer.signature_type == signature_type::HICN && signer.verifier.is_some()

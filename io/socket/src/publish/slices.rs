@@ -341,7 +341,7 @@ mod tests {
         let object = object("/a/54=%01", 2_000_000);
         let content: Vec<u8> = (0..2_000_000_u32).map(|at| (at % 251) as u8).collect();
         let shape = object.manifest.unwrap();
-        let mut manifest = DigestManifest::new(shape, 1000);
+        let mut manifest = DigestManifest::new(shape, object.segments());
         let mut read = Vec::new();
         for slice in 0..object.slices() {
             let range = object.slice_range(slice);
@@ -372,7 +372,8 @@ mod tests {
         assert_eq!(usize::from(short), DIGESTS_PER_PART);
         let name = format!("/{}/54=%01", "n".repeat(3000));
         let object = object(&name, 1 << 20);
-        assert!((1..DIGESTS_PER_PART as u64).contains(&object.segments_per_slice()));
+        let digests = object.manifest.unwrap().digests_per_part();
+        assert!((1..DIGESTS_PER_PART as u64).contains(&digests));
         let content = vec![7; (object.slice_range(0).end) as usize];
         assert!(
             object.sign(0, &content).unwrap().packets.iter().all(|it| it.len() <= PACKET_SIZE_MAX)
