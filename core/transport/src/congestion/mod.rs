@@ -44,7 +44,7 @@ pub struct Sample {
     /// packets, and while labels are unusable.
     pub label: Option<u8>,
     /// How much longer the least round trip of this label is than that of the path, in nanoseconds;
-    /// 0 without a label. It is no queueing delay: [`Sample::direct_rtt_ns`] excludes it.
+    /// 0 without a label. It is no queueing delay.
     pub detour_ns: u64,
     /// The answered Interest's number in the sending order of its path, from 0.
     pub sent_order: u64,
