@@ -19,7 +19,7 @@ use crate::frame::{FRAME_PREFIX_MAX, Frame};
 
 /// Free memory that a face keeps for the packets that it sends: those of a batch. There may be many
 /// such faces, and no budget counts it, so it is freed at the next [`Hicn::shrink`].
-const POOL_BYTES_MAX: usize = 128 << 10;
+const POOL_BYTES_MAX: usize = 256 << 10;
 
 /// The state of a face with hICN packets.
 #[derive(Debug)]
