@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::LockHolder;
 
-/// How long to wait for a holder that is alive or unknown. It may be about to exit.
+/// How long to wait for a holder that is alive. It may be about to exit.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How long to wait if the holder is dead: the kernel still completes its disk operations.
+/// How long to wait if the holder is dead or unknown: the kernel still completes its disk
+/// operations.
 const DEAD_HOLDER_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub fn lock(file: &File) -> io::Result<LockOutcome> {
             Err(TryLockError::WouldBlock) => {}
         }
         let holder = holder(file);
-        let is_dead = holder.as_ref().is_some_and(|(_, is_alive)| !is_alive);
-        let patience = if is_dead { DEAD_HOLDER_TIMEOUT } else { LOCK_TIMEOUT };
+        let is_alive = holder.as_ref().is_some_and(|(_, is_alive)| *is_alive);
+        let patience = if is_alive { LOCK_TIMEOUT } else { DEAD_HOLDER_TIMEOUT };
         if begin.elapsed() > patience {
             return Ok(LockOutcome::HeldByOther(holder.map(|(holder, _)| holder)));
         }
