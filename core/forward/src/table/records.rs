@@ -22,8 +22,7 @@ pub(crate) struct InRecord {
 
 impl InRecord {
     /// Whether this record belongs to a downstream. Each host behind a face to several hosts has a
-    /// record of its own, with its PIT token. A point-to-point face has one, with the
-    /// latest token.
+    /// record of its own, with its PIT token. A point-to-point face has one, with the latest token.
     #[inline]
     pub(crate) fn is_of(&self, downstream: &Downstream, is_point_to_point: bool) -> bool {
         self.face == downstream.face

@@ -34,7 +34,7 @@
 //! change a bit of an Interest, or reorder packets.
 //!
 //! On faces with hICN packets, a run is an Interest manifest of up to 256 suffixes
-//! (`manifests.rs`). hICN has no offers, so only the configuration allows to send them: see
+//! (`manifests.rs`). hICN has no offers, so only the configuration permits sending them: see
 //! `PacketFormat::Hicn`.
 
 mod expansion;

@@ -150,7 +150,6 @@ impl Origin {
             packet_bytes_max: session.packet_bytes_max(),
             ..options.publish_options()
         };
-        check_segments(&config.prefix, &identity, &publish_options)?;
         let (owned, prefix) = (session.clone(), config.prefix.clone());
         let producer_identity = identity.clone();
         // Connecting to the router blocks.
@@ -158,6 +157,8 @@ impl Origin {
             Producer::begin_bind(&owned, prefix, producer_identity, options)
         });
         let producer = bind.await.map_err(|_| SocketError::Closed)??.await?;
+        // Only now, because the producer has checked that the segment size is reasonable.
+        check_segments(&config.prefix, &identity, &publish_options)?;
         let counters = upstream.counters();
         let context = Context::new(upstream, producer, identity, publish_options, config);
         let task = tokio::spawn(Service::new(Arc::new(context), uploads).run());
