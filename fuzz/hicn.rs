@@ -23,15 +23,13 @@ pub(crate) fn check(octets: &[u8]) {
     {
         assert!((1..=SUFFIXES_MAX).contains(&manifest.suffixes().count()));
         for suffix in manifest.suffixes() {
-            let mut tlv = Vec::new();
-            let range = to_tlv(&view.for_suffix(suffix), 7, &mut tlv).expect("a short Interest");
-            InterestView::decode(&tlv[range]).expect("an Interest");
+            let interest = to_tlv(&view.for_suffix(suffix), 7).expect("a short Interest");
+            InterestView::decode(&interest).expect("an Interest");
         }
     }
-    let mut tlv = Vec::new();
-    let Ok(range) = to_tlv(&view, 7, &mut tlv) else { return };
+    let Ok(tlv) = to_tlv(&view, 7) else { return };
     // A stranger's elements in the authentication header may be anything.
-    let packet = match PacketView::decode(&tlv[range.clone()]) {
+    let packet = match PacketView::decode(&tlv) {
         Ok(packet) => packet,
         Err(error) => {
             let is_foreign = view.ah.is_none_or(|ah| ah.algorithm.number() <= 18);
@@ -41,8 +39,7 @@ pub(crate) fn check(octets: &[u8]) {
     };
     let header = view.header;
     let hop = Hop { locator: header.locator, face: FACE, is_marked: header.is_marked };
-    let mut again = Vec::new();
-    from_tlv(&tlv[range.clone()], &hop, &mut again).expect("a converted packet converts back");
+    let again = from_tlv(&tlv, &hop).expect("a converted packet converts back");
     let back = HicnView::decode(&again).expect("an encoded packet decodes");
     let mut expected = header;
     match packet {
@@ -77,11 +74,10 @@ pub(crate) fn check(octets: &[u8]) {
         assert_eq!(after, before);
     }
     // Only the path label of a native Data may differ now.
-    let mut tlv_again = Vec::new();
-    let range_again = to_tlv(&back, 7, &mut tlv_again).expect("it converts once more");
+    let tlv_again = to_tlv(&back, 7).expect("it converts once more");
     let is_native = header.is_data() && view.ah.is_none_or(|ah| ah.algorithm.number() <= 18);
     if !is_native || header.path_label == back.header.path_label {
-        assert_eq!(tlv_again[range_again], tlv[range]);
+        assert_eq!(tlv_again, tlv);
     }
 }
 

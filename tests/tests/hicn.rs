@@ -150,9 +150,8 @@ fn foreign_peer_reads_the_content() {
     peer.connect(("127.0.0.1", border.port)).unwrap();
     let locator = "2001:db8:99::5".parse().unwrap();
     let hop = Hop { locator, face: 0, is_marked: false };
-    let mut interest = Vec::new();
-    from_tlv(&Interest::new(first.clone()).lifetime_ms(1000).encode(), &hop, &mut interest)
-        .unwrap();
+    let interest = Interest::new(first.clone()).lifetime_ms(1000).encode();
+    let interest = from_tlv(&interest, &hop).unwrap();
     peer.send(&interest).unwrap();
     let mut octets = [0; 9000];
     let len = peer.recv(&mut octets).unwrap();
@@ -226,10 +225,9 @@ fn signatures_verify_on_both_sides() {
         let mut octets = Vec::new();
         for segment in 0..3 {
             let hop = Hop { locator: "2001:db8:99::5".parse().unwrap(), face: 0, is_marked: false };
-            let mut interest = Vec::new();
             let name = HicnName { address: address.parse().unwrap(), suffix: segment };
             let wire = Interest::new(name.to_name()).lifetime_ms(1000).must_be_fresh(true);
-            from_tlv(&wire.encode(), &hop, &mut interest).unwrap();
+            let interest = from_tlv(&wire.encode(), &hop).unwrap();
             peer.send(&interest).unwrap();
             let mut packet = [0; 9000];
             let len = peer.recv(&mut packet).unwrap();

@@ -95,9 +95,7 @@ fn hop(locator: &str) -> Hop {
 }
 
 fn hicn(packet: &[u8], hop: &Hop) -> Vec<u8> {
-    let mut octets = Vec::new();
-    from_tlv(packet, hop, &mut octets).unwrap();
-    octets
+    from_tlv(packet, hop).unwrap()
 }
 
 /// As hicn-ping's server and client do.

@@ -78,9 +78,7 @@ pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, PacketErro
 
 /// An hICN packet as an NDN packet. The nonce of an Interest is 0; a router draws one.
 pub(crate) fn as_ndn(wire: &[u8]) -> Result<Vec<u8>, PacketError> {
-    let mut tlv = Vec::new();
-    let range = to_tlv(&HicnView::decode(wire)?, 0, &mut tlv)?;
-    Ok(tlv[range].to_vec())
+    Ok(to_tlv(&HicnView::decode(wire)?, 0)?)
 }
 
 fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
@@ -108,10 +106,9 @@ fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
         fields.push(("authentication", object(about)));
     }
     fields.push(("payloadHex", octets(view.payload)));
-    let mut tlv = Vec::new();
-    let range = to_tlv(view, 0, &mut tlv)?;
-    fields.push(("ndnHex", octets(&tlv[range.clone()])));
-    fields.push(("inner", inner(&tlv[range])?));
+    let ndn = to_tlv(view, 0)?;
+    fields.push(("ndnHex", octets(&ndn)));
+    fields.push(("inner", inner(&ndn)?));
     Ok(fields)
 }
 

@@ -305,10 +305,9 @@ fn reads_captures_of_hicn() {
     let name = HicnName { address: "2001:db8::1".parse().expect("an address"), suffix: 7 };
     let hop =
         Hop { locator: "2001:db8:9::1".parse().expect("an address"), face: 0, is_marked: false };
-    let (mut interest, mut data) = (Vec::new(), Vec::new());
-    from_tlv(&Interest::new(name.to_name()).encode(), &hop, &mut interest).expect("an Interest");
+    let interest = from_tlv(&Interest::new(name.to_name()).encode(), &hop).expect("an Interest");
     let packet = Data::new(name.to_name()).content("text").encode_with_digest();
-    from_tlv(&packet, &hop, &mut data).expect("a Data");
+    let data = from_tlv(&packet, &hop).expect("a Data");
     let udp = |payload: &[u8]| {
         let length = (8 + payload.len() as u16).to_be_bytes();
         let header = [0x30, 0x39, 0x25, 0xDF, length[0], length[1], 0, 0];

@@ -115,6 +115,22 @@ impl Pool {
         packet.freeze(bytes.len())
     }
 
+    /// A packet with a copy of these slices, one after another.
+    #[inline]
+    pub fn concat(&mut self, parts: &[&[u8]]) -> Packet {
+        let size = parts.iter().map(|part| part.len()).sum();
+        if size == 0 {
+            return Packet::empty();
+        }
+        let mut packet = self.alloc(size);
+        let mut at = 0;
+        for part in parts {
+            packet[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        packet.freeze(size)
+    }
+
     /// Drops a packet. If it is the last holder of a block of this pool, the block goes to the free
     /// list at once. Unlike the return stack, that needs no locked instruction.
     #[inline(always)]

@@ -107,24 +107,19 @@ impl<'a> AhView<'a> {
     }
 }
 
-/// Appends a header of NDN elements, which `write` appends without their padding.
+/// Completes a header of NDN elements: [`AH_SIZE`] zeros at this place, then the elements to the end
+/// of `out`.
 ///
 /// # Errors
 /// [`HicnError::NoForm`] if the elements are too long.
-pub(crate) fn write_ndn(
-    out: &mut Vec<u8>,
-    write: impl FnOnce(&mut Vec<u8>),
-) -> Result<(), HicnError> {
-    let ah_at = out.len();
-    out.resize(ah_at + AH_SIZE, 0);
-    write(out);
+pub(crate) fn end_ndn(out: &mut Vec<u8>, ah_at: usize) -> Result<(), HicnError> {
     let size = out.len() - ah_at - AH_SIZE;
     if size > SIGNATURE_SIZE_MAX {
         return Err(HicnError::NoForm);
     }
     let words = size.div_ceil(WORD);
     let padding = words * WORD - size;
-    out.resize(out.len() + padding, 0);
+    out.extend_from_slice(&[0; WORD - 1][..padding]);
     out[ah_at + 1..ah_at + 4].copy_from_slice(&[words as u8, Algorithm::NDN.0, padding as u8]);
     Ok(())
 }

@@ -17,11 +17,10 @@
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use core::ops::Range;
 
-use weir_wire::{DataView, InterestView, PACKET_SIZE_MAX, PacketView, signature_type, tlv};
+use weir_wire::{DataView, InterestView, PACKET_SIZE_MAX, signature_type, tlv};
 
-use crate::ah::{AhView, Algorithm, write_ndn};
+use crate::ah::{AH_SIZE, AhView, Algorithm, end_ndn};
 use crate::error::HicnError;
 use crate::header::{Flags, HEADER_SIZE, HOP_LIMIT_MAX, Header, updated_label};
 use crate::name::HicnName;
@@ -31,17 +30,25 @@ use crate::packet::HicnView;
 /// Room for type and length of an outer element of up to 65,535 octets.
 const OUTER_SIZE: usize = 4;
 
-/// Converts a packet to an Interest or Data of NDN. Replaces the octets of `out`, and returns which
-/// of them are the packet. `nonce` becomes that of an Interest.
+/// Converts a packet to an Interest or Data of NDN. `nonce` becomes that of an Interest.
 ///
 /// # Errors
-/// [`HicnError::TooLarge`] and [`HicnError::NdnElements`].
-pub fn to_tlv(
-    packet: &HicnView<'_>,
+/// [`HicnError::TooLarge`], [`HicnError::NdnElements`] and [`HicnError::NoForm`].
+pub fn to_tlv(packet: &HicnView<'_>, nonce: u32) -> Result<Vec<u8>, HicnError> {
+    tlv_parts(packet, nonce, &mut Vec::new()).map(|parts| parts.concat())
+}
+
+/// Like [`to_tlv`], but returns the slices that make up the packet, so that a payload is copied only
+/// once. `scratch` is memory for new octets.
+///
+/// # Errors
+/// Those of [`to_tlv`].
+pub fn tlv_parts<'a>(
+    packet: &HicnView<'a>,
     nonce: u32,
-    out: &mut Vec<u8>,
-) -> Result<Range<usize>, HicnError> {
-    out.clear();
+    scratch: &'a mut Vec<u8>,
+) -> Result<[&'a [u8]; 3], HicnError> {
+    scratch.clear();
     if packet.rest.len() > PACKET_SIZE_MAX {
         return Err(HicnError::TooLarge);
     }
@@ -49,31 +56,31 @@ pub fn to_tlv(
     if packet.is_interest_manifest() {
         return Err(HicnError::NoForm);
     }
-    out.resize(OUTER_SIZE, 0);
-    packet.header.name.write(out);
-    let typ = match (packet.header.is_data(), &packet.ah) {
-        (false, _) => {
-            write_interest(packet, nonce, out);
-            tlv::INTEREST
-        }
+    scratch.extend_from_slice(&[0; OUTER_SIZE]);
+    packet.header.name.write(scratch);
+    let (typ, Split { payload, at }) = match (packet.header.is_data(), &packet.ah) {
+        (false, _) => (tlv::INTEREST, write_interest(packet, nonce, scratch)),
         (true, Some(ah)) if ah.algorithm == Algorithm::NDN => {
-            write_carried_data(ah, packet.payload, out)?;
-            tlv::DATA
+            (tlv::DATA, write_carried_data(ah, packet.payload, scratch)?)
         }
-        (true, _) => {
-            write_native_data(packet, out);
-            tlv::DATA
-        }
+        (true, _) => (tlv::DATA, write_native_data(packet, scratch)),
     };
     // Puts type and length directly before the value.
-    let len = out.len() - OUTER_SIZE;
+    let len = scratch.len() - OUTER_SIZE + payload.len();
     let start = OUTER_SIZE - 1 - tlv::var_number_size(len as u64);
-    if out.len() - start > PACKET_SIZE_MAX {
+    if OUTER_SIZE - start + len > PACKET_SIZE_MAX {
         return Err(HicnError::TooLarge);
     }
-    out[start] = typ as u8;
-    tlv::write_var_number(len as u64, &mut out[start + 1..]);
-    Ok(start..out.len())
+    scratch[start] = typ as u8;
+    tlv::write_var_number(len as u64, &mut scratch[start + 1..]);
+    let (head, tail) = scratch.split_at(at);
+    Ok([&head[start..], payload, tail])
+}
+
+/// A payload, and where it belongs in the octets that were written.
+struct Split<'a> {
+    payload: &'a [u8],
+    at: usize,
 }
 
 fn write_element(typ: u32, value: &[u8], out: &mut Vec<u8>) {
@@ -82,6 +89,10 @@ fn write_element(typ: u32, value: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_element_header(typ: u32, len: usize, out: &mut Vec<u8>) {
+    if typ < 253 && len < 253 {
+        out.extend_from_slice(&[typ as u8, len as u8]);
+        return;
+    }
     let mut numbers = [0; 18];
     let typ_size = tlv::write_var_number(typ.into(), &mut numbers);
     let size = typ_size + tlv::write_var_number(len as u64, &mut numbers[typ_size..]);
@@ -100,23 +111,24 @@ fn write_short(typ: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out[value_at - 1] = (out.len() - value_at) as u8;
 }
 
-fn write_interest(packet: &HicnView<'_>, nonce: u32, out: &mut Vec<u8>) {
+fn write_interest<'a>(packet: &HicnView<'a>, nonce: u32, out: &mut Vec<u8>) -> Split<'a> {
     let Header { flags, lifetime_ms, hop_limit, .. } = packet.header;
     if !flags.has(Flags::STALE) {
-        write_element(tlv::MUST_BE_FRESH, &[], out);
+        out.extend_from_slice(&[tlv::MUST_BE_FRESH as u8, 0]);
     }
-    write_element(tlv::NONCE, &nonce.to_be_bytes(), out);
+    let [n0, n1, n2, n3] = nonce.to_be_bytes();
+    out.extend_from_slice(&[tlv::NONCE as u8, 4, n0, n1, n2, n3]);
     write_nni(tlv::INTEREST_LIFETIME, lifetime_ms, out);
-    write_element(tlv::HOP_LIMIT, &[hop_limit], out);
+    out.extend_from_slice(&[tlv::HOP_LIMIT as u8, 1, hop_limit]);
     let flags = if flags.has(Flags::AH) { Flags::AH.octet() } else { 0 };
     if flags != 0 || !packet.rest.is_empty() {
         write_element_header(tlv::HICN_PAYLOAD, 1 + packet.rest.len(), out);
         out.push(flags);
-        out.extend_from_slice(packet.rest);
     }
+    Split { payload: packet.rest, at: out.len() }
 }
 
-fn write_native_data(packet: &HicnView<'_>, out: &mut Vec<u8>) {
+fn write_native_data<'a>(packet: &HicnView<'a>, out: &mut Vec<u8>) -> Split<'a> {
     let Header { name, flags, lifetime_ms, path_label, .. } = packet.header;
     let (is_manifest, is_last) = (flags.has(Flags::MANIFEST), flags.has(Flags::LAST));
     if is_manifest || is_last || lifetime_ms > 0 {
@@ -133,8 +145,9 @@ fn write_native_data(packet: &HicnView<'_>, out: &mut Vec<u8>) {
         });
     }
     if !packet.payload.is_empty() {
-        write_element(tlv::CONTENT, packet.payload, out);
+        write_element_header(tlv::CONTENT, packet.payload.len(), out);
     }
+    let at = out.len();
     write_short(tlv::SIGNATURE_INFO, out, |out| {
         write_nni(tlv::SIGNATURE_TYPE, signature_type::HICN, out);
         let Some(ah) = &packet.ah else { return };
@@ -147,26 +160,32 @@ fn write_native_data(packet: &HicnView<'_>, out: &mut Vec<u8>) {
     if path_label != 0 {
         write_element(tlv::HICN_PATH_LABEL, &[path_label], out);
     }
+    Split { payload: packet.payload, at }
 }
 
 /// Appends the elements of an NDN Data behind its name.
-fn write_carried_data(ah: &AhView<'_>, payload: &[u8], out: &mut Vec<u8>) -> Result<(), HicnError> {
-    let mut payload = Some(payload);
+fn write_carried_data<'a>(
+    ah: &AhView<'_>,
+    payload: &'a [u8],
+    out: &mut Vec<u8>,
+) -> Result<Split<'a>, HicnError> {
+    let mut at = None;
     for element in tlv::Reader::new(ah.signature()) {
         let element = element.map_err(|_| HicnError::NdnElements)?;
         match element.typ {
-            tlv::NAME => return Err(HicnError::NdnElements),
-            tlv::CONTENT => {
-                let content = payload.take().filter(|_| element.value.is_empty());
-                write_element(tlv::CONTENT, content.ok_or(HicnError::NdnElements)?, out);
+            tlv::CONTENT if at.is_none() && element.value.is_empty() => {
+                write_element_header(tlv::CONTENT, payload.len(), out);
+                at = Some(out.len());
             }
+            tlv::NAME | tlv::CONTENT => return Err(HicnError::NdnElements),
             _ => out.extend_from_slice(element.wire),
         }
     }
-    match payload {
+    match at {
+        Some(at) => Ok(Split { payload, at }),
+        None if payload.is_empty() => Ok(Split { payload, at: out.len() }),
         // There is no Content for the payload.
-        Some(octets) if !octets.is_empty() => Err(HicnError::NdnElements),
-        _ => Ok(()),
+        None => Err(HicnError::NdnElements),
     }
 }
 
@@ -181,23 +200,39 @@ pub struct Hop {
     pub is_marked: bool,
 }
 
-/// Converts an Interest or Data of NDN to an hICN packet, which replaces the octets of `out`.
+/// Converts an Interest or Data of NDN to an hICN packet.
 ///
 /// # Errors
 /// [`HicnError::NoName`], [`HicnError::NoForm`] and [`HicnError::TooLarge`].
-pub fn from_tlv(packet: &[u8], hop: &Hop, out: &mut Vec<u8>) -> Result<(), HicnError> {
-    out.clear();
-    match PacketView::decode(packet).map_err(|_| HicnError::NoForm)? {
-        PacketView::Interest(interest) => interest_from_tlv(&interest, hop, out),
-        PacketView::Data(data) => data_from_tlv(&data, hop, out),
-    }
+pub fn from_tlv(packet: &[u8], hop: &Hop) -> Result<Vec<u8>, HicnError> {
+    hicn_parts(packet, hop, &mut Vec::new()).map(|parts| parts.concat())
 }
 
-fn interest_from_tlv(
-    interest: &InterestView<'_>,
+/// Like [`from_tlv`], but returns the two slices that make up the packet, so that a payload is
+/// copied only once. `scratch` is memory for the headers.
+///
+/// # Errors
+/// Those of [`from_tlv`].
+pub fn hicn_parts<'a>(
+    packet: &'a [u8],
+    hop: &Hop,
+    scratch: &'a mut Vec<u8>,
+) -> Result<[&'a [u8]; 2], HicnError> {
+    scratch.clear();
+    let payload = if packet.first().is_some_and(|&first| u32::from(first) == tlv::DATA) {
+        data_headers(packet, hop, scratch)?
+    } else {
+        let interest = InterestView::decode(packet).map_err(|_| HicnError::NoForm)?;
+        interest_headers(&interest, hop, scratch)?
+    };
+    Ok([scratch, payload])
+}
+
+fn interest_headers<'a>(
+    interest: &InterestView<'a>,
     hop: &Hop,
     out: &mut Vec<u8>,
-) -> Result<(), HicnError> {
+) -> Result<&'a [u8], HicnError> {
     let name = HicnName::from_name(interest.name).ok_or(HicnError::NoName)?;
     // Every name has all its components, so CanBePrefix could only request names that hICN lacks.
     if interest.can_be_prefix || !interest.forwarding_hint.is_empty() {
@@ -223,52 +258,113 @@ fn interest_from_tlv(
         lifetime_ms: interest.lifetime_ms_or_default(),
     };
     out.extend_from_slice(&header.encode(&[&[], rest])?);
-    out.extend_from_slice(rest);
-    Ok(())
+    Ok(rest)
 }
 
-fn data_from_tlv(data: &DataView<'_>, hop: &Hop, out: &mut Vec<u8>) -> Result<(), HicnError> {
-    let mut header = Header {
-        name: HicnName::from_name(data.name).ok_or(HicnError::NoName)?,
-        locator: hop.locator,
-        flags: Flags::DATA,
-        hop_limit: HOP_LIMIT_MAX,
-        is_marked: hop.is_marked,
-        path_label: updated_label(0, hop.face),
-        lifetime_ms: data.freshness_ms,
-    };
-    out.resize(HEADER_SIZE, 0);
-    if data.signature_info().signature_type == signature_type::HICN {
-        let native = NativeData::of(data).ok_or(HicnError::NoForm)?;
-        if let Some(ah) = &native.ah {
-            ah.write(out);
+/// Appends the headers of a Data, and returns its payload.
+fn data_headers<'a>(packet: &'a [u8], hop: &Hop, out: &mut Vec<u8>) -> Result<&'a [u8], HicnError> {
+    out.resize(HEADER_SIZE + AH_SIZE, 0);
+    let (mut header, content) = match CarriedData::read(packet, out)? {
+        CarriedData::Ndn { name, freshness_ms, is_last, content } => {
+            end_ndn(out, HEADER_SIZE)?;
+            let flags = Flags::DATA.with(Flags::AH).with_if(Flags::LAST, is_last);
+            let header = Header { flags, lifetime_ms: freshness_ms, ..Header::of_data(name) };
+            (header, content)
         }
-        header.path_label = updated_label(native.path_label, hop.face);
-        header.flags = header
-            .flags
+        CarriedData::Native => {
+            out.truncate(HEADER_SIZE);
+            let data = DataView::decode(packet).map_err(|_| HicnError::NoForm)?;
+            native_headers(&data, out)?
+        }
+    };
+    header.locator = hop.locator;
+    header.is_marked = hop.is_marked;
+    header.path_label = updated_label(header.path_label, hop.face);
+    let head = header.encode(&[&out[HEADER_SIZE..], content])?;
+    out[..HEADER_SIZE].copy_from_slice(&head);
+    Ok(content)
+}
+
+/// Appends the authentication header of a Data with SignatureType hICN.
+fn native_headers<'a>(
+    data: &DataView<'a>,
+    out: &mut Vec<u8>,
+) -> Result<(Header, &'a [u8]), HicnError> {
+    let name = HicnName::from_name(data.name).ok_or(HicnError::NoName)?;
+    let native = NativeData::of(data).ok_or(HicnError::NoForm)?;
+    if let Some(ah) = &native.ah {
+        ah.write(out);
+    }
+    let header = Header {
+        path_label: native.path_label,
+        flags: Flags::DATA
             .with_if(Flags::AH, native.ah.is_some())
             .with_if(Flags::MANIFEST, native.is_manifest)
-            .with_if(Flags::LAST, native.is_last);
-    } else {
-        let body = tlv::read_single_of(data.wire, tlv::DATA).unwrap_or_default();
-        write_ndn(out, |out| write_carried_elements(body, out))?;
-        let own = data.name.last();
-        let is_last = own.is_some() && data.final_block_id() == own;
-        header.flags = header.flags.with(Flags::AH).with_if(Flags::LAST, is_last);
-    }
-    let head = header.encode(&[&out[HEADER_SIZE..], data.content])?;
-    out[..HEADER_SIZE].copy_from_slice(&head);
-    out.extend_from_slice(data.content);
-    Ok(())
+            .with_if(Flags::LAST, native.is_last),
+        lifetime_ms: data.freshness_ms,
+        ..Header::of_data(name)
+    };
+    Ok((header, data.content))
 }
 
-/// Appends all elements of a Data but its name, and Content without its value.
-fn write_carried_elements(body: &[u8], out: &mut Vec<u8>) {
-    for element in tlv::Reader::new(body).flatten() {
-        match element.typ {
-            tlv::NAME => {}
-            tlv::CONTENT => write_element_header(tlv::CONTENT, 0, out),
-            _ => out.extend_from_slice(element.wire),
+/// What the headers of a Data depend on.
+enum CarriedData<'a> {
+    /// SignatureType hICN.
+    Native,
+    /// Another SignatureType.
+    Ndn { name: HicnName, freshness_ms: u64, is_last: bool, content: &'a [u8] },
+}
+
+impl<'a> CarriedData<'a> {
+    /// Reads a Data in one pass, and appends all its elements but the name, and Content without its
+    /// value. Every packet of a router has been decoded before, so this decodes no more than it
+    /// needs.
+    fn read(packet: &'a [u8], out: &mut Vec<u8>) -> Result<Self, HicnError> {
+        let no_form = |_| HicnError::NoForm;
+        let body = tlv::read_single_of(packet, tlv::DATA).map_err(no_form)?;
+        let mut reader = tlv::Reader::new(body);
+        let first = reader.next_element().map_err(no_form)?;
+        let value = first.filter(|it| it.typ == tlv::NAME).ok_or(HicnError::NoForm)?.value;
+        let name = HicnName::from_value(value).ok_or(HicnError::NoName)?;
+        let (mut freshness_ms, mut is_last, mut content, mut is_signed) = (0, false, None, false);
+        while let Some(element) = reader.next_element().map_err(no_form)? {
+            match element.typ {
+                tlv::META_INFO => {
+                    for field in tlv::Reader::new(element.value) {
+                        let field = field.map_err(no_form)?;
+                        match field.typ {
+                            tlv::FRESHNESS_PERIOD => {
+                                freshness_ms = tlv::nni(field.value).ok_or(HicnError::NoForm)?;
+                            }
+                            tlv::FINAL_BLOCK_ID => {
+                                is_last = HicnName::last_component(value) == field.value
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                tlv::CONTENT if content.is_none() => {
+                    content = Some(element.value);
+                    out.extend_from_slice(&[tlv::CONTENT as u8, 0]);
+                    continue;
+                }
+                tlv::CONTENT | tlv::NAME => return Err(HicnError::NoForm),
+                tlv::SIGNATURE_INFO => {
+                    let first = tlv::Reader::new(element.value).next_element().map_err(no_form)?;
+                    let typ = first.filter(|it| it.typ == tlv::SIGNATURE_TYPE);
+                    let typ = typ.and_then(|it| tlv::nni(it.value)).ok_or(HicnError::NoForm)?;
+                    if typ == signature_type::HICN {
+                        return Ok(Self::Native);
+                    }
+                    is_signed = true;
+                }
+                _ => {}
+            }
+            out.extend_from_slice(element.wire);
         }
+        if !is_signed {
+            return Err(HicnError::NoForm);
+        }
+        Ok(Self::Ndn { name, freshness_ms, is_last, content: content.unwrap_or_default() })
     }
 }

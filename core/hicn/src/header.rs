@@ -127,6 +127,19 @@ fn address(wire: &[u8; HEADER_SIZE], at: usize) -> Ipv6Addr {
 }
 
 impl Header {
+    /// The header of a Data at its producer.
+    pub(crate) const fn of_data(name: HicnName) -> Self {
+        Self {
+            name,
+            locator: Ipv6Addr::UNSPECIFIED,
+            flags: Flags::DATA,
+            hop_limit: HOP_LIMIT_MAX,
+            is_marked: false,
+            path_label: 0,
+            lifetime_ms: 0,
+        }
+    }
+
     pub const fn is_data(&self) -> bool {
         self.flags.has(Flags::DATA)
     }

@@ -20,7 +20,7 @@ mod prefix;
 mod signing;
 
 pub use ah::{AhView, Algorithm};
-pub use convert::{Hop, from_tlv, to_tlv};
+pub use convert::{Hop, from_tlv, hicn_parts, tlv_parts, to_tlv};
 pub use error::HicnError;
 pub use header::{Flags, HEADER_SIZE, Header, updated_label};
 pub use interest_manifest::{INTEREST_MANIFEST_HEADER_SIZE, InterestManifest, SUFFIXES_MAX};

@@ -50,13 +50,23 @@ impl HicnName {
 
     /// The hICN name carried by an NDN name, if any.
     pub fn from_name(name: NameView<'_>) -> Option<Self> {
-        let (keyword, rest) = name.value().split_first_chunk()?;
+        Self::from_value(name.value())
+    }
+
+    /// The hICN name carried by the value of a Name element, if any.
+    pub(crate) fn from_value(value: &[u8]) -> Option<Self> {
+        let (keyword, rest) = value.split_first_chunk()?;
         let (groups, last) = rest.split_first_chunk::<GROUPS_SIZE>()?;
         let address = read_address(keyword, groups)?;
         let suffix = u32::try_from(tlv::segment(last)?).ok()?;
         // The packet has no room for the length of the number, so only the shortest form is valid.
         let is_shortest = last.len() == 2 + tlv::nni_size(suffix.into());
         is_shortest.then_some(Self { address, suffix })
+    }
+
+    /// The component of the suffix in the value of a Name element that has this form.
+    pub(crate) fn last_component(value: &[u8]) -> &[u8] {
+        value.get(KEYWORD_COMPONENT.len() + GROUPS_SIZE..).unwrap_or_default()
     }
 
     /// Whether a name begins as hICN names do.

@@ -69,12 +69,10 @@ fn short_value() -> impl Strategy<Value = Vec<u8>> {
 
 /// The packet after its way through an hICN packet.
 fn there_and_back(packet: &[u8], nonce: u32) -> Result<Vec<u8>, HicnError> {
-    let (mut hicn, mut back) = (Vec::new(), Vec::new());
-    from_tlv(packet, &HOP, &mut hicn)?;
+    let hicn = from_tlv(packet, &HOP)?;
     let view = HicnView::decode(&hicn).expect("an encoded packet decodes");
     assert!(view.header.is_marked);
-    let range = to_tlv(&view, nonce, &mut back).expect("an NDN form");
-    Ok(back[range].to_vec())
+    Ok(to_tlv(&view, nonce).expect("an NDN form"))
 }
 
 proptest! {
@@ -230,14 +228,12 @@ fn payload_of_an_interest_survives_a_router() {
     };
     let head = header.encode(&[&[], b"payload"]).expect("a short packet");
     let packet = [&head[..], b"payload"].concat();
-    let mut tlv = Vec::new();
     let view = HicnView::decode(&packet).expect("an Interest");
-    let range = to_tlv(&view, 5, &mut tlv).expect("an NDN form");
-    let interest = weir_wire::InterestView::decode(&tlv[range]).expect("an Interest of NDN");
+    let tlv = to_tlv(&view, 5).expect("an NDN form");
+    let interest = weir_wire::InterestView::decode(&tlv).expect("an Interest of NDN");
     let mut rewritten = [0; 200];
     let size = weir_wire::rewrite_interest(&interest, 6, Some(59), false, &mut rewritten);
-    let mut again = Vec::new();
-    from_tlv(&rewritten[..size.expect("room")], &HOP, &mut again).expect("an hICN form");
+    let again = from_tlv(&rewritten[..size.expect("room")], &HOP).expect("an hICN form");
     let back = HicnView::decode(&again).expect("an Interest");
     assert_eq!(back.payload, b"payload");
     assert_eq!(back.header, Header { hop_limit: 59, flags: back.header.flags, ..header });
@@ -258,16 +254,15 @@ fn interest_manifests_have_no_ndn_form() {
         outer.tlv(tlv::INTEREST, &[body, &writer.into_vec()].concat());
         outer.into_vec()
     };
-    let mut packet = Vec::new();
     for flags in [Flags::MANIFEST, Flags::LAST, Flags::MANIFEST.with(Flags::AH)] {
-        assert_eq!(from_tlv(&element(flags), &HOP, &mut packet), Err(HicnError::NoForm));
+        assert_eq!(from_tlv(&element(flags), &HOP), Err(HicnError::NoForm));
     }
-    assert_eq!(from_tlv(&element(Flags::default()), &HOP, &mut packet), Ok(()));
+    let packet = from_tlv(&element(Flags::default()), &HOP).expect("an hICN form");
     let mut header = HicnView::decode(&packet).map(|view| view.header).expect("an Interest");
     header.flags = header.flags.with(Flags::MANIFEST);
     let packet = [&header.encode(&[&[], &payload]).expect("a short packet")[..], &payload].concat();
     let view = HicnView::decode(&packet).expect("a manifest");
-    assert_eq!(to_tlv(&view, 7, &mut Vec::new()), Err(HicnError::NoForm));
+    assert_eq!(to_tlv(&view, 7), Err(HicnError::NoForm));
 }
 
 #[test]

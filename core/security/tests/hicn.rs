@@ -59,9 +59,7 @@ fn signed_packets() -> Vec<Vec<u8>> {
 }
 
 fn to_data(packet: &[u8]) -> Vec<u8> {
-    let mut tlv = Vec::new();
-    let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
-    tlv[range].to_vec()
+    to_tlv(&HicnView::decode(packet).unwrap(), 0).unwrap()
 }
 
 fn verify(data: &[u8]) -> Result<(), VerifyError> {
@@ -77,8 +75,7 @@ fn signature_verifies_on_both_sides_of_a_border() {
         assert_eq!(verify(&data), Ok(()));
         // Behind two routers, whose faces change locator, label, hop limit and congestion mark.
         let hop = Hop { locator: "2001:db8::9".parse().unwrap(), face: 77, is_marked: true };
-        let mut sent = Vec::new();
-        from_tlv(&data, &hop, &mut sent).unwrap();
+        let sent = from_tlv(&data, &hop).unwrap();
         assert_eq!(verify(&to_data(&sent)), Ok(()));
         let other = ShortHmac(b"other");
         let view = DataView::decode(&data).unwrap();
@@ -141,9 +138,8 @@ fn signs_as_public_programs_do() {
             assert_eq!(signed, Err(SignError::NoHicnForm));
             continue;
         }
-        let mut sent = Vec::new();
         let hop = Hop { locator: view_locator(&packet), face: 0, is_marked: false };
-        from_tlv(&signed.unwrap(), &hop, &mut sent).unwrap();
+        let sent = from_tlv(&signed.unwrap(), &hop).unwrap();
         // Hop limit, path label and checksum differ: the packets are from different routers.
         let rest = |octets: &[u8]| [&octets[..7], &octets[8..51], &octets[52..56]].concat();
         assert_eq!((rest(&sent), &sent[58..]), (rest(&packet), &packet[58..]));
@@ -194,8 +190,7 @@ fn short_signatures_are_padded() {
         let key = Short(size);
         let packet = sign_data_as(SignatureFormat::Hicn, &data, &key, 5).unwrap();
         let hop = Hop { locator: "2001:db8::9".parse().unwrap(), face: 3, is_marked: false };
-        let mut sent = Vec::new();
-        from_tlv(&packet, &hop, &mut sent).unwrap();
+        let sent = from_tlv(&packet, &hop).unwrap();
         let again = to_data(&sent);
         let view = DataView::decode(&again).unwrap();
         assert_eq!(verify_data(&view, &key), Ok(()));

@@ -61,9 +61,7 @@ fn with_upstream(peer: &str, pit_token: Option<PitTokenChoice>, threads: usize) 
 
 /// The packet of a peer that is not Weir.
 fn packet(tlv: &[u8], locator: Ipv6Addr) -> Vec<u8> {
-    let mut packet = Vec::new();
-    from_tlv(tlv, &Hop { locator, face: 0, is_marked: false }, &mut packet).unwrap();
-    packet
+    from_tlv(tlv, &Hop { locator, face: 0, is_marked: false }).unwrap()
 }
 
 fn receive(socket: &UdpSocket) -> Vec<u8> {

@@ -202,11 +202,7 @@ mod tests {
         let payload = [0; 100];
         let mut packet = header.encode(&[&[], &payload]).unwrap().to_vec();
         packet.extend(payload);
-        let tlv_of = |packet: &[u8]| {
-            let mut tlv = Vec::new();
-            let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
-            tlv[range].to_vec()
-        };
+        let tlv_of = |packet: &[u8]| to_tlv(&HicnView::decode(packet).unwrap(), 0).unwrap();
         let digest_of = |tlv: &[u8]| {
             let data = DataView::decode(tlv).unwrap();
             sha256(&NativeData::of(&data).unwrap().stable_octets().portions())

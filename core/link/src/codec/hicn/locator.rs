@@ -1,14 +1,13 @@
 //! The locators of Interests and Data (decision 0048).
 //!
-//! The locator of a peer is the PIT token of its Interest. Most addresses have a long run of zeros,
-//! and shorter tokens cost the forwarder less. So a token of at most [`SHORT_MAX`] octets is an
-//! address without its longest run of zeros:
+//! The locator of a peer is the PIT token of its Interest. Nearly all addresses have a run of at
+//! least five zero octets, and the forwarder stores tokens of up to 12 octets without a list. So a
+//! token of 12 octets is an address without five zeros:
 //!
 //! ```text
-//! 100::601:203:405:600       01 | 01 | 06 01 02 03 04 05 06 00
-//!                            |    |    the octets behind the zeros
-//!                            |    the octets before the zeros
-//!                            how many octets are before the zeros
+//! 100::601:203:405:600       01 | 00 00 06 01 02 03 04 05 06 00 01
+//!                            |    the octets behind the five zeros, and from the start again
+//!                            how many octets are before the five zeros
 //! ```
 //!
 //! A token of 16 octets is the address itself.
@@ -18,8 +17,10 @@ use core::net::Ipv6Addr;
 use weir_wire::PitToken;
 
 const ADDRESS_BYTES: usize = 16;
-/// The longest token that the forwarder stores without a list.
-const SHORT_MAX: usize = 12;
+/// Octets of a token that the forwarder stores without a list.
+const SHORT_BYTES: usize = 12;
+/// Octets of an address that are in a short token.
+const KEPT_BYTES: usize = SHORT_BYTES - 1;
 /// Octets of our locator that are the same for all Interests of a face.
 const PREFIX_BYTES: usize = 8;
 /// The longest token of ours that a locator has room for, after its length.
@@ -27,43 +28,34 @@ const OWN_TOKEN_MAX: usize = ADDRESS_BYTES - PREFIX_BYTES - 1;
 
 /// The token that stands for the locator of a peer.
 pub(super) fn token_of(locator: Ipv6Addr) -> PitToken {
-    let octets = locator.octets();
-    let (mut run_at, mut run_len, mut at) = (0, 0, 0);
-    while at < ADDRESS_BYTES {
-        let len = octets[at..].iter().take_while(|&&octet| octet == 0).count();
-        if len > run_len {
-            (run_at, run_len) = (at, len);
+    let bits = u128::from(locator);
+    // The address with the octets from `before` on at its start, and the others behind them.
+    let rotated = |before: u8| bits.rotate_left(8 * u32::from(before));
+    let is_short = |before: &u8| rotated(*before) >> (8 * KEPT_BYTES) == 0;
+    let token = match (0..ADDRESS_BYTES as u8).find(is_short) {
+        Some(before) => {
+            let mut short = [before; SHORT_BYTES];
+            let octets = rotated(before).to_be_bytes();
+            short[1..].copy_from_slice(&octets[ADDRESS_BYTES - KEPT_BYTES..]);
+            PitToken::new(&short)
         }
-        at += len + 1;
-    }
-    let mut short = [0; SHORT_MAX];
-    let len = 1 + ADDRESS_BYTES - run_len;
-    if len > SHORT_MAX {
-        return PitToken::new(&octets).expect("an address is no longer than a token");
-    }
-    let (before, after) = (&octets[..run_at], &octets[run_at + run_len..]);
-    short[0] = run_at as u8;
-    short[1..=run_at].copy_from_slice(before);
-    short[1 + run_at..len].copy_from_slice(after);
-    PitToken::new(&short[..len]).expect("a short token")
+        None => PitToken::new(&locator.octets()),
+    };
+    token.expect("an address is no longer than a token")
 }
 
 /// The locator that a token stands for. `::` if it is not a token of [`token_of`]: an Interest that
 /// came from another face has none.
 pub(super) fn locator_of(token: &PitToken) -> Ipv6Addr {
     let octets = token.as_slice();
-    if let Ok(address) = <[u8; ADDRESS_BYTES]>::try_from(octets) {
-        return address.into();
-    }
-    let mut address = [0; ADDRESS_BYTES];
-    if let Some((&before_len, rest)) = octets.split_first()
-        && let Some((before, after)) = rest.split_at_checked(before_len.into())
-        && rest.len() <= ADDRESS_BYTES
+    if let [before @ 0..=0xF, kept @ ..] = octets
+        && let Ok(kept) = <[u8; KEPT_BYTES]>::try_from(kept)
     {
-        address[..before.len()].copy_from_slice(before);
-        address[ADDRESS_BYTES - after.len()..].copy_from_slice(after);
+        let mut rotated = [0; ADDRESS_BYTES];
+        rotated[ADDRESS_BYTES - KEPT_BYTES..].copy_from_slice(&kept);
+        return u128::from_be_bytes(rotated).rotate_right(8 * u32::from(*before)).into();
     }
-    address.into()
+    <[u8; ADDRESS_BYTES]>::try_from(octets).unwrap_or_default().into()
 }
 
 /// Our locator in an Interest with this token. A token that is too long is left out.
@@ -97,11 +89,13 @@ mod tests {
     #[test]
     fn usual_locators_are_short_tokens() {
         for (text, len) in [
-            ("::", 1),
-            ("::1", 2),
-            ("100::601:203:405:600", 10),
-            ("2001:db8::1", 6),
-            ("2001:db8:1:2:3:4:5:6", 16),
+            ("::", SHORT_BYTES),
+            ("::1", SHORT_BYTES),
+            ("100::601:203:405:600", SHORT_BYTES),
+            ("2001:db8::1", SHORT_BYTES),
+            ("2001:db8:1:2::", SHORT_BYTES),
+            ("0:1:2001:db8:1:2::", SHORT_BYTES),
+            ("2001:db8:1:2:3:4:5:6", ADDRESS_BYTES),
         ] {
             let address: Ipv6Addr = text.parse().unwrap();
             let token = token_of(address);
@@ -112,7 +106,7 @@ mod tests {
 
     #[test]
     fn other_tokens_are_no_locators() {
-        for token in [&[][..], &[9], &[2, 1], &[17; 13], &[0; 32]] {
+        for token in [&[][..], &[9], &[2, 1], &[17; 12], &[17; 13], &[0; 32]] {
             let token = PitToken::new(token).unwrap();
             assert_eq!(locator_of(&token), Ipv6Addr::UNSPECIFIED);
         }

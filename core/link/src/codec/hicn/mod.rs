@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use weir_base::{Packet, Pool, Rng};
 use weir_hicn::control::ControlView;
-use weir_hicn::{HicnError, HicnView, Hop, InterestManifest, from_tlv, to_tlv};
+use weir_hicn::{HicnError, HicnView, Hop, InterestManifest, hicn_parts, tlv_parts};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
 use weir_wire::tlv;
@@ -26,7 +26,7 @@ const POOL_BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Hicn {
     /// Draws the nonces of received Interests.
     rng: Rng,
-    /// A packet while it is converted. The memory is reused.
+    /// New octets of a packet while it is converted. The memory is reused.
     scratch: Vec<u8>,
     /// Memory of the packets that are sent.
     pool: Pool,
@@ -70,8 +70,9 @@ impl Hicn {
         if view.is_interest_manifest() {
             return self.decode_manifest(context, &view, pool);
         }
-        let range = to_tlv(&view, self.rng.next_u32(), &mut self.scratch).map_err(drop_of)?;
-        let packet = pool.copy(&self.scratch[range]);
+        let nonce = self.rng.next_u32();
+        let parts = tlv_parts(&view, nonce, &mut self.scratch).map_err(drop_of)?;
+        let packet = pool.concat(&parts);
         let mut header = LpHeader::default();
         if view.header.is_marked {
             header.congestion_mark = CongestionMark::SPARSE.value();
@@ -107,8 +108,9 @@ impl Hicn {
         }
         for suffix in manifest.suffixes() {
             let nonce = self.rng.next_u32();
-            let range = to_tlv(&view.for_suffix(suffix), nonce, &mut self.scratch);
-            let packet = pool.copy(&self.scratch[range.map_err(drop_of)?]);
+            let interest = view.for_suffix(suffix);
+            let parts = tlv_parts(&interest, nonce, &mut self.scratch).map_err(drop_of)?;
+            let packet = pool.concat(&parts);
             self.run.push((header.clone(), packet));
         }
         self.run.reverse();
@@ -146,16 +148,16 @@ impl Hicn {
             locator::own_locator(locator, &header.pit_token)
         };
         let hop = Hop { locator, face, is_marked: header.congestion_mark != 0 };
-        from_tlv(packet, &hop, &mut self.scratch).map_err(drop_of)?;
-        if self.scratch.len() > config.mtu {
+        let [head, payload] = hicn_parts(packet, &hop, &mut self.scratch).map_err(drop_of)?;
+        if head.len() + payload.len() > config.mtu {
             return Err(LinkDrop::TooLargeForMtu);
         }
-        // A short packet, such as an Interest, needs no memory of its own. A long one must be a
-        // payload without a prefix, so that sockets never pad it.
-        Ok(if self.scratch.len() <= FRAME_PREFIX_MAX {
-            Frame::new(&self.scratch, Packet::empty())
+        // A packet that fits a prefix, such as an Interest, needs no memory of its own. Others must
+        // have no prefix, so that sockets never pad them.
+        Ok(if payload.is_empty() && head.len() <= FRAME_PREFIX_MAX {
+            Frame::new(head, Packet::empty())
         } else {
-            Frame::bare(self.pool.copy(&self.scratch))
+            Frame::bare(self.pool.concat(&[head, payload]))
         })
     }
 }

@@ -57,9 +57,7 @@ fn packet(suffix: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn data_of(packet: &[u8]) -> Vec<u8> {
-    let mut tlv = Vec::new();
-    let range = to_tlv(&HicnView::decode(packet).unwrap(), 0, &mut tlv).unwrap();
-    tlv[range].to_vec()
+    to_tlv(&HicnView::decode(packet).unwrap(), 0).unwrap()
 }
 
 /// The same Data with the ContentType of a refusal.
