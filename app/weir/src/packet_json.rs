@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
-use weir_hicn::{Flags, HicnError, HicnView, to_tlv};
+use weir_hicn::control::{Command, Connection, ControlError, ControlView, MessageKind, Request};
+use weir_hicn::{Flags, HicnError, HicnView, InterestManifest, to_tlv};
 use weir_wire::{
     DataView, DecodeError, InterestView, KeyLocatorView, LpView, NameView, PacketView,
     SignatureInfoView, UriStyle, tlv,
@@ -20,6 +21,8 @@ pub(crate) enum PacketKind {
     Lp,
     /// An hICN packet, from its IPv6 header on
     Hicn,
+    /// A control message of hicn-light
+    HicnControl,
 }
 
 /// Why a packet is invalid.
@@ -29,6 +32,8 @@ pub(crate) enum PacketError {
     Ndn(#[from] DecodeError),
     #[error(transparent)]
     Hicn(#[from] HicnError),
+    #[error(transparent)]
+    HicnControl(#[from] ControlError),
 }
 
 impl PacketError {
@@ -37,19 +42,28 @@ impl PacketError {
         match self {
             Self::Ndn(error) => error.reason(),
             Self::Hicn(error) => error.reason(),
+            Self::HicnControl(_) => "hicn-control-malformed",
         }
     }
 }
 
 impl PacketKind {
     /// The kind given by the first byte. Unknown types count as Interest, whose decoder reports the
-    /// error. An IPv6 packet with TCP counts as hICN, unless it starts like an LpPacket.
+    /// error. An IPv6 packet with TCP counts as hICN, unless it starts like an LpPacket. So does
+    /// hICN's header of version 9, whose decoder reports that it is not supported.
     pub(crate) fn of(packet: &[u8]) -> Self {
         const TCP: u8 = 6;
         match packet.first().copied().map(u32::from) {
             Some(tlv::DATA) => Self::Data,
             Some(tlv::LP_PACKET) => Self::Lp,
             Some(0x60..=0x6F) if packet.get(6) == Some(&TCP) => Self::Hicn,
+            Some(0x90..=0x9F) => Self::Hicn,
+            // UTF-8 text may start with the same byte, but then its second byte is not ASCII.
+            Some(_)
+                if ControlView::is_control(packet) && packet.get(1).is_some_and(u8::is_ascii) =>
+            {
+                Self::HicnControl
+            }
             _ => Self::Interest,
         }
     }
@@ -61,18 +75,21 @@ impl PacketKind {
             Self::Data => "data",
             Self::Lp => "lp",
             Self::Hicn => "hicn",
+            Self::HicnControl => "hicn-control",
         }
     }
 }
 
 /// Decodes a packet and returns its fields. Also verifies DigestSha256 signatures, and decodes the
-/// packet inside an LpPacket. An hICN packet also has its form as an NDN packet.
+/// packet inside an LpPacket. An hICN packet also has its form as an NDN packet, unless it is an
+/// Interest manifest.
 pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, PacketError> {
     Ok(match kind {
         PacketKind::Interest => checked_interest(wire).map(|view| interest(&view))?,
         PacketKind::Data => checked_data(wire).map(|view| data(&view))?,
         PacketKind::Lp => lp(&LpView::decode(wire)?)?,
         PacketKind::Hicn => hicn(&HicnView::decode(wire)?)?,
+        PacketKind::HicnControl => hicn_control(&ControlView::decode(wire)?)?,
     })
 }
 
@@ -106,10 +123,67 @@ fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
         fields.push(("authentication", object(about)));
     }
     fields.push(("payloadHex", octets(view.payload)));
+    if view.is_interest_manifest() {
+        // It has no NDN form: each suffix is an Interest of its own in NDN.
+        let manifest = InterestManifest::decode(view.payload)?;
+        fields.push(("suffixes", manifest.suffixes().collect()));
+        return Ok(fields);
+    }
     let ndn = to_tlv(view, 0)?;
     fields.push(("ndnHex", octets(&ndn)));
     fields.push(("inner", inner(&ndn)?));
     Ok(fields)
+}
+
+fn hicn_control(view: &ControlView<'_>) -> Result<Fields, ControlError> {
+    let message = match view.kind {
+        MessageKind::Request => "request",
+        MessageKind::Response => "response",
+        MessageKind::Ack => "ack",
+        MessageKind::Nack => "nack",
+        MessageKind::Notification => "notification",
+    };
+    let mut fields: Fields = vec![("message", message.into()), ("command", view.command.0.into())];
+    fields.extend(command_name(view.command).map(|name| ("commandName", name.into())));
+    fields.push(("count", view.count.into()));
+    fields.push(("sequence", view.sequence.into()));
+    if view.kind == MessageKind::Request {
+        fields.extend(match view.request()? {
+            Request::AddRoute { connection, prefix }
+            | Request::RemoveRoute { connection, prefix } => {
+                vec![connection_field(connection), ("prefix", prefix.to_string().into())]
+            }
+            Request::RemoveConnection { connection } => vec![connection_field(connection)],
+            Request::SetStrategy { prefix, strategy } => {
+                vec![("prefix", prefix.to_string().into()), ("strategy", strategy.into())]
+            }
+            Request::ListRoutes | Request::UpdateMobility | Request::Other(_) => vec![],
+        });
+    }
+    fields.push(("payloadHex", octets(view.payload)));
+    Ok(fields)
+}
+
+/// The name of a command that Weir decodes.
+fn command_name(command: Command) -> Option<&'static str> {
+    Some(match command {
+        Command::CONNECTION_REMOVE => "connection-remove",
+        Command::ROUTE_ADD => "route-add",
+        Command::ROUTE_REMOVE => "route-remove",
+        Command::ROUTE_LIST => "route-list",
+        Command::STRATEGY_SET => "strategy-set",
+        Command::MAPME_ADD => "mapme-add",
+        _ => return None,
+    })
+}
+
+/// The connection as the text in the message.
+fn connection_field(connection: Connection<'_>) -> (&'static str, Value) {
+    let text = match connection {
+        Connection::Own => "SELF".into(),
+        Connection::Other(text) => String::from_utf8_lossy(text),
+    };
+    ("connection", text.into())
 }
 
 /// Fields as a JSON object.

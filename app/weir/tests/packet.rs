@@ -5,9 +5,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_hicn::control::{Command as ControlCommand, ControlMessage};
-use weir_hicn::{HicnName, Hop, from_tlv};
+use weir_hicn::{HicnName, HicnPrefix, Hop, from_tlv};
 use weir_wire::{Data, Interest};
 
 /// Keys of a vector that do not describe the packet.
@@ -323,4 +323,125 @@ fn reads_captures_of_hicn() {
     let found: Vec<_> = printed.iter().map(|object| &object["capture"]["frame"]).collect();
     assert_eq!(found, [1, 4, 5]);
     assert!(printed.iter().all(|object| object["address"] == "2001:db8::1"), "{printed:?}");
+}
+
+/// Segmentation offload: the kernel captures several datagrams as one.
+#[test]
+fn splits_captured_super_packets() {
+    let interest = |name: &str| Interest::new(name.parse().expect("a name")).encode();
+    let (first, second) = (interest("/a"), interest("/b/longer"));
+    let udp = |port: u16, payload: &[u8]| {
+        let length = 8 + payload.len() as u16;
+        let header = [0x3039, port, length, 0].map(u16::to_be_bytes);
+        ipv4(17, &[header.as_flattened(), payload].concat())
+    };
+    let name = HicnName { address: "2001:db8::1".parse().expect("an address"), suffix: 7 };
+    let hop = Hop { locator: "2001:db8:9::1".parse().expect("one"), face: 0, is_marked: false };
+    let hicn = from_tlv(&Interest::new(name.to_name()).encode(), &hop).expect("an Interest");
+    // What is no packet to its end is shown as it was captured.
+    let damaged = [&first[..], b"??"].concat();
+    let frames = [
+        udp(6363, &[&first[..], &second, &first].concat()),
+        udp(9695, &[&hicn[..], &hicn].concat()),
+        udp(6363, &damaged),
+    ];
+    let output = weir_packet(&["--json", "-"], &pcap(101, &frames));
+    let printed = objects(&output);
+    let names: Vec<&str> =
+        printed[..3].iter().map(|it| it["name"].as_str().expect("a name")).collect();
+    assert_eq!(names, ["/a", "/b/longer", "/a"]);
+    assert!(printed[3..5].iter().all(|it| it["address"] == "2001:db8::1"), "{printed:?}");
+    assert_eq!((printed.len(), &printed[5]["reason"]), (6, &json!("trailing-octets")));
+}
+
+/// The packet is one of the public library. Its manifest follows an authentication header.
+#[test]
+fn shows_suffixes_of_interest_manifests() {
+    let file = "../../core/hicn/tests/vectors/interest-manifest.jsonl";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let text = fs::read_to_string(path).expect("the vectors are there");
+    let record = text.lines().nth(1).expect("a second packet");
+    let wire = octets(&serde_json::from_str(record).expect("JSON"));
+    let output = weir_packet(&["--json"], &wire);
+    assert!(output.status.success(), "{output:?}");
+    let printed = &objects(&output)[0];
+    assert_eq!(printed["kind"], "hicn");
+    assert_eq!((&printed["address"], &printed["suffix"]), (&json!("b001::1"), &json!(4)));
+    assert_eq!(printed["manifest"], true);
+    assert_eq!(printed["suffixes"], json!([4, 5, 6, 7]));
+    assert!(printed["authentication"].is_object());
+    assert!(printed.get("ndnHex").is_none() && printed.get("inner").is_none(), "{printed}");
+    let output = weir_packet(&["-"], &wire);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.lines().any(|line| line == "  suffixes            4 5 6 7"), "{shown}");
+    // The last byte is part of the last suffix.
+    let mut cut = wire[..wire.len() - 1].to_vec();
+    cut[5] -= 1;
+    let output = weir_packet(&["--json"], &cut);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(objects(&output)[0]["reason"], "hicn-interest-manifest");
+}
+
+#[test]
+fn shows_control_messages_of_hicn_light() {
+    let show = |wire: &[u8]| {
+        let output = weir_packet(&["--json"], wire);
+        assert!(output.status.success(), "{output:?}");
+        let [printed] = <[Value; 1]>::try_from(objects(&output)).expect("one message");
+        assert_eq!(printed["kind"], "hicn-control");
+        let asked = weir_packet(&["--as", "hicn-control", "--json"], wire);
+        assert_eq!(asked.stdout, output.stdout);
+        printed
+    };
+    let prefix = HicnPrefix::masked("b001::".parse().expect("an address"), 64);
+    let add = ControlMessage::request(ControlCommand::ROUTE_ADD, 7).encode_route(prefix);
+    let expected = json!({
+        "kind": "hicn-control",
+        "message": "request",
+        "command": 8,
+        "commandName": "route-add",
+        "count": 1,
+        "sequence": 7,
+        "connection": "SELF",
+        "prefix": "b001::/64",
+        "payloadHex": hex::encode(&add[8..]),
+    });
+    assert_eq!(show(&add), expected);
+    let remove = ControlMessage::request(ControlCommand::ROUTE_REMOVE, 0);
+    assert_eq!(show(&remove.encode_route_of(3, prefix))["connection"], "3");
+    // A prefix, then its family, its length, and the number of the strategy.
+    let mut strategy = ControlMessage::request(ControlCommand::STRATEGY_SET, 0).encode();
+    strategy.extend(prefix.address().octets());
+    strategy.extend([10, 64, 2, 0]);
+    strategy.extend([0; 180]);
+    let printed = show(&strategy);
+    assert_eq!((&printed["prefix"], &printed["strategy"]), (&json!("b001::/64"), &json!(2)));
+    // An ack, and a request that Weir does not know.
+    assert_eq!(show(&[0xC2, 8, 0, 0, 7, 0, 0, 0])["message"], "ack");
+    let printed = show(&[0xC0, 99, 0, 0, 0, 0, 0, 0, 1, 2]);
+    assert_eq!((&printed["command"], &printed["payloadHex"]), (&json!(99), &json!("0102")));
+    assert!(printed.get("commandName").is_none(), "{printed}");
+
+    let output = weir_packet(&["--json"], &add[..add.len() - 1]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(objects(&output)[0]["reason"], "hicn-control-malformed");
+    // A text that starts with the byte of a nack.
+    let output = weir_packet(&["--json"], "\u{e9}cole".as_bytes());
+    assert_ne!(objects(&output)[0]["reason"], "hicn-control-malformed");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn hicn_version_9_is_not_supported() {
+    let mut wire = vec![0x90; 100];
+    wire[4..6].fill(0);
+    for arguments in [&["--json"][..], &["--json", "--as", "hicn"]] {
+        let output = weir_packet(arguments, &wire);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(errors.contains("version 9 is not supported; only IPv6 is"), "{errors}");
+        let printed = objects(&output);
+        assert_eq!(printed.len(), 1);
+        assert_eq!(printed[0]["reason"], "hicn-version");
+    }
 }

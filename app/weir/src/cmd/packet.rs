@@ -118,13 +118,16 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
 /// The length of the first packet in `octets`; all of them if it is unknown.
 fn packet_len(kind: Option<PacketKind>, octets: &[u8]) -> usize {
     const IPV6_HEADER_SIZE: usize = 40;
-    if kind.unwrap_or_else(|| PacketKind::of(octets)) == PacketKind::Hicn {
-        let length = octets.get(4..6).map(|length| [length[0], length[1]]);
-        let payload = length.map_or(octets.len(), |length| u16::from_be_bytes(length).into());
-        return IPV6_HEADER_SIZE + payload;
+    match (kind.unwrap_or_else(|| PacketKind::of(octets)), octets) {
+        (PacketKind::Hicn, [0x60..=0x6F, _, _, _, length0, length1, ..]) => {
+            IPV6_HEADER_SIZE + usize::from(u16::from_be_bytes([*length0, *length1]))
+        }
+        (PacketKind::Hicn | PacketKind::HicnControl, _) => octets.len(),
+        _ => {
+            let element = tlv::Reader::new(octets).next_element().ok().flatten();
+            element.map_or(octets.len(), |element| element.wire.len())
+        }
     }
-    let element = tlv::Reader::new(octets).next_element().ok().flatten();
-    element.map_or(octets.len(), |element| element.wire.len())
 }
 
 /// The position of a packet in a capture.
@@ -280,6 +283,7 @@ fn title(kind: PacketKind) -> &'static str {
         PacketKind::Data => "Data",
         PacketKind::Lp => "LpPacket",
         PacketKind::Hicn => "hICN packet",
+        PacketKind::HicnControl => "hicn-light control message",
     }
 }
 

@@ -200,13 +200,16 @@ impl CaptureWalk<'_, '_> {
         ends: (SocketAddr, SocketAddr),
         is_fragment: bool,
     ) -> anyhow::Result<()> {
+        let is_hicn = [ends.0.port(), ends.1.port()].contains(&HICN_PORT);
         let length = be16(datagram, 4).map_or(0, usize::from);
         match datagram.get(8..length).filter(|_| !is_fragment) {
             // Over the same port, hICN programs send commands, and hicn-light empty datagrams.
-            Some(packet)
-                if [ends.0.port(), ends.1.port()].contains(&HICN_PORT)
-                    && (packet.is_empty() || ControlView::is_control(packet)) => {}
-            Some(packet) => return self.emit(packet, Some(ends)),
+            Some(packet) if is_hicn && (packet.is_empty() || ControlView::is_control(packet)) => {}
+            Some(packets) => {
+                for packet in split_datagrams(packets, is_hicn) {
+                    self.emit(packet, Some(ends))?;
+                }
+            }
             None => self.ignored += 1,
         }
         Ok(())
@@ -275,6 +278,26 @@ impl CaptureWalk<'_, '_> {
         let origin = FrameOrigin { frame: self.frame, time_us: self.time_us, from, to };
         (self.sink)(origin, packet)
     }
+}
+
+/// The datagrams in one captured frame. With segmentation offload, the kernel captures several as
+/// one, before the device cuts them.
+fn split_datagrams(payload: &[u8], is_hicn: bool) -> Vec<&[u8]> {
+    let (mut datagrams, mut rest) = (Vec::new(), payload);
+    while !rest.is_empty() {
+        let size = if is_hicn {
+            let length = be16(rest, 4).filter(|_| rest[0] >> 4 == 6);
+            length.map(|length| IPV6_HEADER_SIZE + usize::from(length))
+        } else {
+            peek_frame(rest).ok().flatten()
+        };
+        let Some((datagram, behind)) = size.and_then(|size| rest.split_at_checked(size)) else {
+            return vec![payload];
+        };
+        datagrams.push(datagram);
+        rest = behind;
+    }
+    datagrams
 }
 
 struct IpDatagram<'a> {
