@@ -163,6 +163,18 @@ fn captured_manifests_list_the_digests_of_packets() {
     }
 }
 
+/// hICN's library sends wrong checksums, and hicn-light does not correct them.
+#[test]
+fn wrong_checksums_are_accepted() {
+    let is_wrong = |packet: &&Vec<u8>| checksum_sum(packet) != 0xFFFF;
+    let packets = packets(include_str!("vectors/bytestream.jsonl"), "\"stream\"");
+    let wrong: Vec<&Vec<u8>> = packets.iter().filter(is_wrong).collect();
+    assert!(!wrong.is_empty());
+    for packet in wrong {
+        HicnView::decode(packet).expect("a packet");
+    }
+}
+
 /// Without a key, hICN's library sends an empty authentication header.
 #[test]
 fn empty_authentication_header_is_kept() {
