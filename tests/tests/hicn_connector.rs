@@ -227,4 +227,52 @@ fn commands_use_the_address() {
     let largest: u32 = largest.split(' ').next().unwrap().parse().expect("a number");
     // hicn-light reads packets of 1500 bytes, which also hold headers and a signature.
     assert!((1000..1400).contains(&largest), "{refused}");
+    // Names of NDN do not get there.
+    for command in [&["put", "source", "/file"][..], &["get", "/file"]] {
+        let refused = border.router.weir(&[command, &["--router", &uri]].concat()).failure();
+        assert!(refused.contains("/file is no hICN name; add --mapping"), "{refused}");
+    }
+}
+
+/// A router that is reached over hICN packets reads packets of 1500 bytes.
+#[test]
+fn longer_packets_are_refused() {
+    let host = Host::new();
+    let border = Border::start(&host, "");
+    let there = border.session();
+    let options = [("mapping", MAPPING), ("segment_size", "1400")];
+    let producer = producer_with(&there, "/p", &options);
+    let published = producer.publish(&name("/p/a"), content(5000));
+    assert!(matches!(published, Err(SocketError::TooLong { .. })), "{published:?}");
+    let mut live = producer.publish_live(&name("/p/live")).unwrap();
+    let appended = live.append(&content(1400));
+    assert!(matches!(appended, Err(SocketError::TooLong { .. })), "{appended:?}");
+    let uri = border.uri();
+    for size in ["1400B", "8GiB"] {
+        let origin = border.router.weir(&[
+            "gateway",
+            "origin",
+            "/p=http://127.0.0.1:1",
+            "--mapping",
+            MAPPING,
+            "--segment-size",
+            size,
+            "--router",
+            &uri,
+        ]);
+        let refused = origin.failure();
+        assert!(refused.contains("segment"), "{refused}");
+    }
+}
+
+/// Another program has the port.
+#[test]
+fn port_in_use_is_named() {
+    let host = Host::new();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    host.write("weir.toml", format!("[faces]\nhicn_udp = [\"127.0.0.1:{port}\"]\n").as_bytes());
+    let refused =
+        host.spawn("unix:///unused", &["router", "--config", "weir.toml"]).finish().failure();
+    assert!(refused.contains("choose another port (hicn_udp in [faces])"), "{refused}");
 }

@@ -14,6 +14,7 @@ use weir_client::{Client, ClientError, ROUTERS_MAX};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport, unix_time_ms};
 use weir_hicn::HicnName;
+use weir_transport::NameMapping;
 use weir_wire::{Name, format_timestamp};
 
 use crate::signals;
@@ -85,6 +86,26 @@ impl RouterArgs {
 /// Connects to the router at an address.
 pub(crate) fn connect_to(uri: &str) -> anyhow::Result<Client> {
     Client::connect(&parse_uri(uri)?).map_err(cannot_connect)
+}
+
+/// Packets with other names cannot be sent to a router with hICN packets.
+pub(crate) fn refuse_ndn_names_over_hicn(
+    client: &Client,
+    mapping: NameMapping,
+    name: &Name,
+) -> anyhow::Result<()> {
+    let is_hicn_name = HicnName::has_keyword(mapping.prefix(name.as_view()).as_view());
+    let hicn_router = client
+        .paths()
+        .map(|path| client.uri_of(path))
+        .find(|uri| matches!(uri, FaceUri::HicnUdp(_)));
+    match hicn_router {
+        Some(uri) if !is_hicn_name => bail!(
+            "{uri} has hICN packets, and {name} is no hICN name; add --mapping hicn:PREFIX, the \
+             same at producer and consumers, or give an address such as hicn:b001::1"
+        ),
+        _ => Ok(()),
+    }
 }
 
 fn parse_uri(text: &str) -> anyhow::Result<FaceUri> {

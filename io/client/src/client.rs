@@ -40,7 +40,7 @@ pub enum ExpressError {
     /// The client cannot continue.
     #[error(transparent)]
     Client(#[from] ClientError),
-    #[error("no answer")]
+    #[error("no answer in time")]
     Timeout,
     #[error("refused: {0:?}")]
     Nack(NackReason),
@@ -49,7 +49,7 @@ pub enum ExpressError {
 /// Why a management command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    #[error("the router did not answer a management command: {0}")]
+    #[error("the management command failed")]
     Express(#[from] ExpressError),
     #[error("the router refuses: {} {}", .0.code, .0.text)]
     Refused(ControlResponse),

@@ -23,6 +23,14 @@ impl UdpFormat {
         }
     }
 
+    /// The scheme of addresses with these packets.
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Self::Ndn => "udp",
+            Self::Hicn => "hicn+udp",
+        }
+    }
+
     /// The default link configuration of a face with datagrams of at most `mtu` bytes.
     pub fn link_config(self, mtu: usize) -> LinkConfig {
         match self {

@@ -65,7 +65,10 @@ pub enum FaceUriError {
     #[error("`{0}` is not canonical: give a numeric address of the scheme's family and a port")]
     NotCanonical(String),
     /// Unknown scheme.
-    #[error("face URI scheme `{0}` is not supported")]
+    #[error(
+        "face URI scheme `{0}` is not supported; write udp, tcp or unix, or hicn+udp or hicn+tun \
+         for hICN packets"
+    )]
     UnsupportedScheme(String),
     /// An address that no peer can have, such as 0.0.0.0, or port 0.
     #[error("`{0}` is the address of no peer; give that of one, such as udp://192.0.2.1:6363")]

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use weir_face::BindError;
+use weir_face::{BindError, UdpFormat};
 
 /// Why a router cannot start. Nothing is left behind: no socket file, no thread.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum StartError {
     /// A UDP or TCP address is in use, or does not belong to this host.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
     Listen {
-        /// `udp` or `tcp`.
+        /// `udp`, `hicn+udp` or `tcp`.
         scheme: &'static str,
         address: SocketAddr,
         source: io::Error,
@@ -55,15 +55,20 @@ fn unix_remedy(error: &BindError) -> &'static str {
 }
 
 fn listen_remedy(scheme: &str, source: &io::Error) -> String {
+    let option = if scheme == UdpFormat::Hicn.scheme() {
+        "hicn_udp in [faces]".to_owned()
+    } else {
+        format!("--{scheme} ADDR:PORT")
+    };
     match source.kind() {
         io::ErrorKind::AddrInUse => format!(
             "another program, perhaps another router, has this port; stop it, or choose another \
-             port (--{scheme} ADDR:PORT)"
+             port ({option})"
         ),
         io::ErrorKind::PermissionDenied => {
-            format!("ports below 1024 need privileges; choose another (--{scheme} ADDR:PORT)")
+            format!("ports below 1024 need privileges; choose another ({option})")
         }
-        _ => format!("choose an address of this machine (--{scheme} ADDR:PORT)"),
+        _ => format!("choose an address of this machine ({option})"),
     }
 }
 

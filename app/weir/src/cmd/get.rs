@@ -14,9 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use weir_client::Client;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
-use weir_face::FaceUri;
 use weir_hicn::HicnName;
 use weir_security::Verifier;
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
@@ -31,6 +29,7 @@ use self::report::Report;
 use crate::table::{count, errln, printable};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
+    refuse_ndn_names_over_hicn,
 };
 
 /// Fetch a file or directory.
@@ -131,23 +130,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Packets with other names cannot be sent to a router with hICN packets.
-fn refuse_ndn_names_over_hicn(args: &Args, client: &Client) -> anyhow::Result<()> {
-    let name = args.mapping.prefix(args.name.as_view());
-    let hicn_router = client
-        .paths()
-        .map(|path| client.uri_of(path))
-        .find(|uri| matches!(uri, FaceUri::HicnUdp(_)));
-    match hicn_router {
-        Some(uri) if !HicnName::has_keyword(name.as_view()) => bail!(
-            "{uri} has hICN packets, and {} is no hICN name; add the --mapping of its producer, or \
-             give an address such as hicn:b001::1",
-            args.name
-        ),
-        _ => Ok(()),
-    }
-}
-
 /// The key of an hICN producer.
 fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
     let shown = printable(path.display());
@@ -184,7 +166,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         trust.policy().set_hicn_key(read_hicn_key(path)?);
     }
     let mut client = args.router.connect_all()?;
-    refuse_ndn_names_over_hicn(&args, &client)?;
+    refuse_ndn_names_over_hicn(&client, args.mapping, &args.name)?;
     for path in client.paths().collect::<Vec<_>>() {
         client.set_managed_path(path);
         if client.is_local() {

@@ -49,7 +49,7 @@ use crate::controller_args::ControllerArgs;
 use crate::table::printable;
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
-    refuse_local_name,
+    refuse_local_name, refuse_ndn_names_over_hicn,
 };
 
 /// How many addresses are registered one by one. Above that, the prefix of the mapping is.
@@ -190,6 +190,9 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     }
     // Connect before signing: without a router, the signatures would be wasted.
     let client = args.router.connect()?;
+    if let Some(name) = &args.name {
+        refuse_ndn_names_over_hicn(&client, args.mapping, name)?;
+    }
     args.packet_bytes_max = packet_bytes_max(client.uri());
     let mut registration = args.controller.files()?.map(ControllerRegistration::new);
     // Leave half of the descriptors for signing and serving.

@@ -72,8 +72,9 @@ impl FromStr for UriText {
                 Ok(Self(text.to_owned()))
             }
             _ => Err(format!(
-                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT or \
-                 unix:///PATH, such as \"udp://192.0.2.7:6363\""
+                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT, \
+                 unix:///PATH or, for hICN packets, hicn+udp://HOST:PORT, such as \
+                 \"udp://192.0.2.7:6363\""
             )),
         }
     }

@@ -50,7 +50,8 @@ impl Sockets {
                             tracing::info!(%address, "cannot listen on UDP: no address family");
                         }
                         Err(source) => {
-                            return Err(StartError::Listen { scheme: "udp", address, source });
+                            let scheme = format.scheme();
+                            return Err(StartError::Listen { scheme, address, source });
                         }
                     }
                 }
