@@ -136,6 +136,9 @@ pub(crate) struct Path {
     /// chunk completes.
     timed_out_wait_ns: Option<u64>,
     timed_out_at: Instant,
+    /// When the path became unresponsive: its latest packet before the timeout, or the sending of
+    /// the chunk that timed out first, if that was later. An idle path is not unresponsive.
+    unresponsive_since: Instant,
     /// "No route" Nacks since the last answer, and when the path may be tried again.
     no_route_nacks: u32,
     no_route_until: Instant,
@@ -176,6 +179,7 @@ impl Path {
             lost: 0,
             timed_out_wait_ns: None,
             timed_out_at: Instant::ZERO,
+            unresponsive_since: Instant::ZERO,
             no_route_nacks: 0,
             no_route_until: Instant::ZERO,
             stats: PathStats::default(),
@@ -214,6 +218,11 @@ impl Path {
     /// Whether not even one packet has arrived since the timeout.
     pub(crate) fn is_unresponsive(&self) -> bool {
         self.has_timed_out() && self.last_packet_at.is_none_or(|at| at < self.timed_out_at)
+    }
+
+    /// Since when a packet has been due and none has arrived. `None` while the path is responsive.
+    pub(crate) fn unresponsive_since(&self) -> Option<Instant> {
+        self.is_unresponsive().then_some(self.unresponsive_since)
     }
 
     /// Whether the next Interest will probably be lost, or refused because there is no route.
@@ -347,11 +356,6 @@ impl Path {
         (self.last_packet_at, self.is_probe_spent) = (Some(now), false);
     }
 
-    /// When the latest packet of this path arrived.
-    pub(crate) fn last_packet_at(&self) -> Option<Instant> {
-        self.last_packet_at
-    }
-
     /// A packet requested outside the window arrived: the path works.
     pub(crate) fn on_packet_outside_window(&mut self, now: Instant) {
         self.on_packet(now);
@@ -479,6 +483,10 @@ impl Path {
         self.note_loss();
         // Nothing of this chunk and nothing sent later was answered, so the path may be dead.
         if chunk.packets == 0 && order >= self.answered_order_end {
+            if !self.is_unresponsive() {
+                let heard_at = self.last_packet_at.unwrap_or(chunk.sent_at);
+                self.unresponsive_since = heard_at.max(chunk.sent_at);
+            }
             self.timed_out_wait_ns = Some(now.ns_since(chunk.sent_at));
             self.timed_out_at = now;
         }

@@ -555,3 +555,32 @@ fn reader_limits_chunks() {
     assert_eq!(asked(32, 100), 96);
     assert_eq!(asked(1000, 100), 1000);
 }
+
+/// A reader pauses for longer than all retries of an object without known end. Then the producer
+/// stops responding. The pause does not count: every segment is still sent three times.
+#[test]
+fn paused_reader_keeps_all_retries() {
+    let config = ConsumerConfig {
+        controller: Controller::FIXED,
+        window: Some(4),
+        reader_segments_max: 4,
+        verification: Verification::Off,
+        retries_max: 2,
+        lifetime_ms: 500,
+        ..ConsumerConfig::default()
+    };
+    let mut fixture = Fixture::new(Target::Version { versioned: "/a".parse().unwrap() }, config);
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::InOrder };
+    let asked = fixture.input(start);
+    assert_eq!(asked.len(), 4);
+    assert!(asked.iter().all(|name| fixture.data(name).is_empty()), "the reader has no room");
+    fixture.now = fixture.now.plus_ns(100 * NS_PER_S);
+    let mut sent = fixture.input(ConsumerInput::Read { segments: 4 }).len();
+    while !fixture.consumer.has_ended() {
+        fixture.now = fixture.consumer.next_wakeup().unwrap();
+        sent += fixture.step().len();
+    }
+    assert_eq!(sent, 3 * 4);
+    let took_ms = fixture.now.ns_since(Instant::from_ns(100 * NS_PER_S)) / NS_PER_MS;
+    assert!((500..=1500).contains(&took_ms), "{took_ms}");
+}

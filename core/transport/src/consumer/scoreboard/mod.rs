@@ -94,8 +94,6 @@ pub(crate) struct Scoreboard {
     is_in_order: bool,
     /// Number of segments, once known.
     limit: Option<u64>,
-    /// When the first Interest that timed out was sent.
-    first_timeout_sent_at: Option<Instant>,
     /// Round-trip times of chunks. Allocated with the first: many consumers only wait, and this is
     /// larger than the rest.
     histogram: Option<Box<RttHistogram>>,
@@ -115,7 +113,6 @@ impl Scoreboard {
             hole_rules: HoleRules::Off,
             is_in_order: true,
             limit: None,
-            first_timeout_sent_at: None,
             histogram: None,
             counters: ScoreboardCounters::default(),
             trace: Vec::new(),
@@ -170,10 +167,11 @@ impl Scoreboard {
         self.paths.are_unresponsive()
     }
 
-    /// The time of the latest packet, if something has timed out since.
+    /// Since when packets have been due and none has arrived on any path. `None` while a path is
+    /// responsive.
     pub(crate) fn unresponsive_since(&self) -> Option<Instant> {
-        let heard_at = self.paths.all().iter().filter_map(|path| path.last_packet_at()).max();
-        heard_at.or(self.first_timeout_sent_at).filter(|_| self.is_unresponsive())
+        let since = self.paths.in_use().iter().filter_map(Path::unresponsive_since).max();
+        since.filter(|_| self.is_unresponsive())
     }
 
     /// When [`Scoreboard::detect_losses`] or [`Scoreboard::next_to_send`] has work, if no packet
@@ -669,7 +667,6 @@ impl Scoreboard {
                 LossState::Open => return,
                 LossState::TimedOut => {
                     path.on_timeout(now, &chunk, &mut self.counters);
-                    self.first_timeout_sent_at.get_or_insert(chunk.sent_at);
                     TraceKind::TimedOut
                 }
                 LossState::Lost => {
@@ -702,16 +699,36 @@ impl Scoreboard {
         }
     }
 
+    /// After how many lifetimes without a packet on any path segments fail; `None`: never.
+    ///
+    /// While the end is unknown, one failed segment ends the fetch. Then the limit is the time that
+    /// all attempts of one segment may take. Counting attempts does not bound this time: timeouts
+    /// shrink the window to about two chunks, and all chunks that timed out take turns in it. With
+    /// 150 of them, each is sent again only every 75 timeouts.
+    fn silent_lifetimes(&self) -> Option<u64> {
+        match self.limit {
+            Some(_) => self.hole_rules.silent_lifetimes(),
+            None if self.config.sends_once => None,
+            None => Some(u64::from(self.config.retries_max) + 1),
+        }
+    }
+
     /// After a timeout: fails all chunks that wait to be resent, if no packet has arrived on any
-    /// path for long enough.
+    /// path for long enough. While the end is unknown, also those in flight: the error names the
+    /// first segment.
     fn fail_unresponsive(&mut self, now: Instant) {
-        let Some(lifetimes) = self.active_hole_rules().silent_lifetimes() else { return };
+        let Some(lifetimes) = self.silent_lifetimes() else { return };
         let enough_ns = self.config.lifetime_ns.saturating_mul(lifetimes);
         if self.unresponsive_since().is_none_or(|since| now.ns_since(since) < enough_ns) {
             return;
         }
         for at in 0..self.outstanding.len() {
-            if matches!(self.outstanding.get(at).state, ChunkState::AwaitsResend(_)) {
+            let fails = match self.outstanding.get(at).state {
+                ChunkState::AwaitsResend(_) => true,
+                ChunkState::InFlight => self.limit.is_none(),
+                ChunkState::Ahead(_) | ChunkState::Done => false,
+            };
+            if fails {
                 self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
             }
         }

@@ -356,6 +356,30 @@ fn removed_last_flag_ends_with_error() {
     assert!(fetched.fixture.now < Instant::ZERO.plus_ns(100 * NS_PER_S));
 }
 
+/// The producer stops responding in the middle of a stream. Each Interest is sent up to three
+/// times and waits for at most 500 ms, so the fetch may take 1.5 s, and 500 ms more for the
+/// attempt that is under way then. The segments in flight must not take turns in a small window.
+#[test]
+fn stalled_stream_fails_after_its_retries() {
+    let end_of = |controller, segments: u32| {
+        let mut stream = Stream::plain(segments);
+        stream.flip(u64::from(segments) - 1, Flags::LAST);
+        let config =
+            ConsumerConfig { controller, retries_max: 2, lifetime_ms: 500, ..Default::default() };
+        let fetched = fetch_by(&mut stream, Arc::new(UnsignedHicnVerifier), config);
+        let error = fetched.error.expect("an error");
+        let first_missing = std::format!("seg={segments}");
+        assert!(error.starts_with("no answer for") && error.ends_with(&first_missing), "{error}");
+        assert_eq!(fetched.octets, content(segments));
+        // All packets arrive at time 0.
+        fetched.fixture.now.ns_since(Instant::ZERO) / NS_PER_MS
+    };
+    for controller in [Controller::CUBIC, Controller::AIMD, Controller::FIXED, Controller::WEIR] {
+        let took_ms = [1, 20, 200, 1000].map(|segments| end_of(controller, segments));
+        assert!(took_ms.iter().all(|ms| (500..=2000).contains(ms)), "{controller}: {took_ms:?}");
+    }
+}
+
 /// The end of an object with metadata is signed. What its packets claim does not count.
 #[test]
 fn flags_do_not_count_if_metadata_state_the_end() {
