@@ -691,12 +691,14 @@ impl TrustPolicy {
     }
 
     /// The certificates that a locator names. Fetched certificates come first, the latest at the
-    /// front. The certificates that the user keeps follow.
+    /// front. The certificates that the user keeps follow, and the trust anchors: outside of its
+    /// identity, an anchor is a signer like any other.
     fn named_by(&self, locator: &KeyLocatorView<'_>) -> Vec<Certificate> {
         let mut all: Vec<_> = self.fetched.iter().rev().cloned().collect();
         if let Some(keys) = &self.keys {
             all.extend(keys.certificates());
         }
+        all.extend(self.anchors.anchors().cloned());
         all.retain(|certificate| is_named_by(certificate, locator));
         all
     }

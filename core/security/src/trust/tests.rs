@@ -261,3 +261,17 @@ fn uncertified_certificate_is_fetched_again() {
     assert!(matches!(decision, TrustDecision::Refuse(_)));
     assert_eq!(count, 3, "it is fetched a limited number of times");
 }
+
+/// A trust anchor outside of its identity is a signer like any other, and its certificate is known.
+#[test]
+fn anchor_certificate_is_not_fetched() {
+    let owner = ToyKey::new("/owner", "key");
+    let wire = sign_data(&Data::new(name("/elsewhere/f")), &owner).unwrap();
+    let mut trust = policy(anchors(&[owner.self_signed()]), false);
+    let (count, decision) = decide(&mut trust, &wire, &[]);
+    assert!(matches!(decision, TrustDecision::Accept(_)));
+    assert_eq!((count, trust.signers[0].basis), (0, TrustBasis::FirstUse));
+    // The anchors that a user names for a download decide alone.
+    let mut trust = policy(anchors(&[owner.self_signed()]), true);
+    assert!(matches!(decide(&mut trust, &wire, &[]), (0, TrustDecision::Refuse(_))));
+}

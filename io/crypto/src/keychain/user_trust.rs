@@ -195,6 +195,19 @@ mod tests {
         );
     }
 
+    /// `weir key trust` alone is enough to verify other names of the same signer.
+    #[test]
+    fn anchor_certificate_is_known_elsewhere() {
+        let user = TestUser::new();
+        let site = user.unknown("/site");
+        user.chain().add_anchor(site.certificate().unwrap()).unwrap();
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(trust_reason(&mut trust, "/elsewhere/f", &site), Ok(TrustBasis::FirstUse));
+        trust.remember().unwrap();
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(trust_reason(&mut trust, "/elsewhere/f", &site), Ok(TrustBasis::KnownKey));
+    }
+
     #[test]
     fn shared_key_does_not_replace_owner() {
         let user = TestUser::new();
