@@ -312,7 +312,7 @@ fn accepts_unverified_signer_if_allowed() {
     assert!(!verifier.accepts_any() && trust.signers[0].basis.is_verified());
 }
 
-/// What the user knows about a name is not given up for packets that anyone may have made.
+/// A known signer, an anchor or a verified packet outweighs packets that anyone may have made.
 #[test]
 fn unverified_packets_contradict_no_known_signer() {
     let (owner, forger) = (ToyKey::new("/a", "key"), ToyKey::new("/b", "forger"));
