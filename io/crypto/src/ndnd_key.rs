@@ -1,5 +1,5 @@
-//! Private keys of ndnd: a Data packet of content type 9 with the name of the key, signed by the key
-//! itself, and with the unencrypted key as its Content (ndnd 31822ab,
+//! Private keys of ndnd: a Data packet of content type 9 with the name of the key, signed by the
+//! key itself, and with the unencrypted key as its Content (ndnd 31822ab,
 //! `std/security/signer/marshal.go`).
 
 use weir_security::{SignatureType, is_key_name, verify_data};

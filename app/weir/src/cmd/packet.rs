@@ -27,8 +27,9 @@ const SHOWN_HEX_MAX: usize = 96;
 /// Decode packets and show their fields, or why they are invalid.
 ///
 /// The input is one packet in hexadecimal (--hex) or a file. A file contains consecutive packets,
-/// binary, in hexadecimal or in base64, as ndnsec and `weir key export` write certificates, or is a
-/// capture (.pcap, .pcapng). In a capture, packets are found on UDP and TCP port 6363 and ethertype 0x8624, and hICN packets on UDP port 9695 and as plain IPv6.
+/// binary or in hexadecimal, or one in base64, as ndnsec and `weir key export` write certificates.
+/// It may also be a capture (.pcap, .pcapng). In a capture, packets are found on UDP and TCP port
+/// 6363 and ethertype 0x8624, and hICN packets on UDP port 9695 and as plain IPv6.
 /// Only signatures of type DigestSha256 are verified.
 #[derive(clap::Args)]
 #[command(

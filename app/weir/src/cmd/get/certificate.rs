@@ -7,7 +7,7 @@ use weir_crypto::packet_in_file;
 use weir_security::Certificate;
 use weir_wire::{DataView, Interest, NackReason, Name, tlv};
 
-/// How long to wait for the certificate, and how often to ask for it.
+/// How long to wait for the certificate, and how often to request it.
 const LIFETIME_MS: u64 = 2000;
 const TRIES: u32 = 2;
 
