@@ -57,9 +57,9 @@ impl ManagementClient {
         effective.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 
-    /// Requests a dataset, such as `rib/list`.
+    /// Requests a dataset, such as `rib/list`. The error may be a [`MissingDataset`].
     pub(crate) fn dataset<E: Element>(&mut self, dataset: &str) -> anyhow::Result<Vec<E>> {
-        self.0.dataset(dataset).map_err(|error| self.explain_error(error, dataset))
+        self.0.dataset(dataset).map_err(|error| self.explain_dataset_error(error, dataset))
     }
 
     /// Requests the holdings of an object.
@@ -71,8 +71,19 @@ impl ManagementClient {
     pub(crate) fn general_status(&mut self) -> anyhow::Result<GeneralStatus> {
         let dataset = "status/general";
         let content = self.0.dataset_content(dataset);
-        let content = content.map_err(|error| self.explain_error(error, dataset))?;
+        let content = content.map_err(|error| self.explain_dataset_error(error, dataset))?;
         GeneralStatus::decode_content(&content).context("the router sent an invalid status")
+    }
+
+    fn explain_dataset_error(&self, error: CommandError, dataset: &str) -> anyhow::Error {
+        let is_refused = matches!(error, CommandError::Refused(_));
+        let is_missing =
+            is_refused || matches!(error, CommandError::Express(ExpressError::Timeout));
+        let error = self.explain_error(error, dataset);
+        if !is_missing {
+            return error;
+        }
+        MissingDataset { is_refused, reason: format!("{error:#}") }.into()
     }
 
     fn explain_error(&self, error: CommandError, what: &str) -> anyhow::Error {
@@ -106,6 +117,15 @@ impl ManagementClient {
     }
 }
 
+/// The router refuses a dataset, or does not answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(crate) struct MissingDataset {
+    /// Whether it refused: then it is there, and may have other datasets.
+    pub(crate) is_refused: bool,
+    reason: String,
+}
+
 fn command_path(command: Command) -> String {
     let (module, verb) = command.module_and_verb();
     format!("{module}/{verb}")
@@ -120,7 +140,8 @@ pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
             "; the router accepts only commands signed with a key that it trusts"
         }
         404 | 410 => "; check the current state with `weir status`",
-        406 => "; this router does not support it",
+        // NFD answers 406, ndnd 501.
+        406 | 501 => "; this router does not support it",
         // A TUN device belongs to no other router, and the text names its problem.
         504 if response.text.contains("hicn+tun://") => "",
         504 => "; check the address, and that the other router runs",
@@ -130,7 +151,7 @@ pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
@@ -139,6 +160,7 @@ mod tests {
     use weir_manage::{
         Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, Sender, StrategyChoice,
     };
+    use weir_wire::InterestView;
 
     fn args(uri: &str) -> ManagementArgs {
         ManagementArgs { router: RouterArgs::of(uri), json: false }
@@ -177,6 +199,11 @@ mod tests {
     /// A client connected to a manager without a router. The reply starts with an unsolicited Data
     /// packet, which the client must ignore.
     fn client_of_manager() -> ManagementClient {
+        client_of_manager_without("none")
+    }
+
+    /// The manager refuses the datasets of this module, as ndnd does.
+    pub(crate) fn client_of_manager_without(module: &'static str) -> ManagementClient {
         let mut out = ManagerOutbox::default();
         let mut manager = Manager::new(ManagerConfig::default(), &mut out);
         let now = weir_base::Instant::from_ns(1);
@@ -184,6 +211,11 @@ mod tests {
         client_of_fake_router(move |interest| {
             let mut out = ManagerOutbox::default();
             let packet = Packet::from(interest);
+            let name = InterestView::decode(interest).unwrap().name;
+            if name.component(2).unwrap().value == module.as_bytes() {
+                let refusal = ControlResponse::new(501, "Unknown verb").encode();
+                return weir_wire::Data::new(name.to_name()).content(refusal).encode_with_digest();
+            }
             let ingress = weir_base::FaceId(256);
             let input = ManagerInput::Interest { ingress, sender: Sender::Operator, packet };
             manager.handle(now, 1, input, &mut out);

@@ -178,3 +178,18 @@ fn refuses_to_import_other_files() {
     assert!(keys.error(&["import", "/nonexistent"]).contains("cannot read /nonexistent"));
     assert!(!keys.0.path().join("home").exists(), "nothing was made");
 }
+
+/// Text of ndnd is a certificate wherever one is read, and also a key for `weir key import`.
+#[test]
+fn accepts_text_of_ndnd() {
+    let keys = Keys::new();
+    let vectors =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../io/crypto/src/tests/vectors/ndnd.pem");
+    let trusted = keys.json(&["trust", vectors]);
+    assert_eq!(trusted["identity"], "/ndnd/ecc");
+    let imported = keys.json(&["import", vectors]);
+    let imported = imported["imported"].as_array().unwrap();
+    assert_eq!(imported.iter().filter(|it| it["certificate"].is_string()).count(), 3);
+    assert_eq!(imported.iter().filter(|it| it["type"].is_string()).count(), 3);
+    keys.text(&["export", "/ndnd/ed25519"]);
+}

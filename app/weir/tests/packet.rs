@@ -113,6 +113,25 @@ fn prints_consecutive_packets_one_by_one() {
     assert_eq!(weir_packet(&["--json"], text.as_bytes()).stdout, output.stdout);
 }
 
+/// As `ndnsec cert-dump` and `weir key export` write certificates, and as ndnd does.
+#[test]
+fn reads_certificates_as_text() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../io/crypto/src/tests/vectors/cxx-certificate.hex");
+    let certificate = fs::read_to_string(path).expect("the vector is there");
+    let expected = weir_packet(&["--hex", certificate.trim(), "--json"], b"");
+    assert!(expected.status.success());
+    let octets = hex::decode(certificate.trim()).expect("hex");
+    let text = weir_crypto::to_base64_lines(&octets);
+    let pem = format!("-----BEGIN NDN CERT-----\nName: /a\n\n{text}-----END NDN CERT-----\n");
+    for input in [text.clone(), text.replace('\n', "\r\n"), text.replace('\n', ""), pem] {
+        let output = weir_packet(&["--json", "-"], input.as_bytes());
+        assert_eq!(output.stdout, expected.stdout, "{input}");
+    }
+    let output = weir_packet(&["-"], &text.as_bytes()[..100]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
 #[test]
 fn prints_text_by_default() {
     let output = weir_packet(&["--hex", INTEREST], b"");

@@ -146,7 +146,9 @@ impl DatasetFetch {
 
     /// Handles an answer. Returns `true` for the last segment.
     pub fn on_data(&mut self, data: &DataView<'_>) -> Result<bool, DatasetError> {
-        if data.is_nack() {
+        // NFD gives a refusal the content type of a Nack. ndnd 31822ab (`fw/mgmt/thread.go`,
+        // `sendCtrlResp`) does not, but names it as the request, without version and segment.
+        if data.is_nack() || data.name == self.name.as_view() {
             return Err(DatasetError::Refused(ControlResponse::decode(data.content)?));
         }
         let segment = data.name.last().and_then(|last| last.as_segment());

@@ -142,6 +142,12 @@ pub trait Verifier: Send + Sync {
     /// The algorithm of the key. Packets with another type are refused without verification.
     fn signature_type(&self) -> SignatureType;
 
+    /// Whether it accepts every signature, because the user accepts unverified packets. Where a
+    /// digest of the packet or of its Content is known, that digest then decides alone.
+    fn accepts_any(&self) -> bool {
+        false
+    }
+
     /// Checks that `signature` is this key's signature of the concatenation of `portions`.
     fn verify(&self, portions: &[&[u8]], signature: &[u8]) -> Result<(), VerifyError>;
 
@@ -248,16 +254,27 @@ fn verify_native(data: &DataView<'_>, verifier: &dyn Verifier) -> Result<(), Ver
         expect_type(SignatureType::HICN.0, verifier).map_err(|_| VerifyError::Unsigned)?;
         return verifier.verify(&native.stable_octets().portions(), &[]);
     };
-    let found = match ah.algorithm {
+    expect_type(type_of_algorithm(ah.algorithm).0, verifier)?;
+    verifier.verify(&signed.portions(), ah.signature())
+}
+
+fn type_of_algorithm(algorithm: Algorithm) -> SignatureType {
+    match algorithm {
         Algorithm::ECDSA_SHA256 => SignatureType::SHA256_WITH_ECDSA,
         Algorithm::ED25519 => SignatureType::ED25519,
         Algorithm::HMAC_SHA256 => SignatureType::HMAC_SHA256,
         Algorithm::RSA_SHA256 => SignatureType::SHA256_WITH_RSA,
-        // No verifier has this type.
+        // No key has this type.
         _ => SignatureType::UNKNOWN,
-    };
-    expect_type(found.0, verifier)?;
-    verifier.verify(&signed.portions(), ah.signature())
+    }
+}
+
+/// The type that a verifier for this packet must have.
+pub(crate) fn verifier_type(data: &DataView<'_>) -> SignatureType {
+    let found = SignatureType(data.signature_info().signature_type);
+    let native = NativeData::of(data).filter(|_| found == SignatureType::HICN);
+    let algorithm = native.and_then(|native| native.ah.map(|ah| ah.algorithm));
+    algorithm.map_or(found, type_of_algorithm)
 }
 
 /// Verifies the signature of an Interest with one key. Decoding has already checked the parameters

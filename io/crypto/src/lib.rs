@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod keychain;
+mod ndnd_key;
 mod passphrase;
 mod pem;
 mod private_key;

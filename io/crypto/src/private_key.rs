@@ -190,17 +190,38 @@ impl PrivateKey {
                 Inner::Ed25519(Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(refused)?)
             }
             KeyType::Rsa => {
-                let pair = RsaKeyPair::from_pkcs8(pkcs8).map_err(refused)?;
-                if pair.public_modulus_len() < 256 {
-                    return Err(KeyError::TooShort);
-                }
-                Inner::Rsa(pair)
+                return Self::from_rsa(RsaKeyPair::from_pkcs8(pkcs8).map_err(refused)?);
             }
             KeyType::Hmac => {
                 let info = PrivateKeyInfoRef::try_from(pkcs8).map_err(|_| KeyError::Malformed)?;
                 return Self::from_hmac_secret(info.private_key.as_bytes());
             }
         }))
+    }
+
+    /// Reads an unencrypted key as ndnd 31822ab writes it (`Secret` in `std/security/signer`): RFC
+    /// 5915 for ECDSA, PKCS#1 for RSA, PKCS#8 for Ed25519.
+    pub(crate) fn from_ndnd(signature_type: SignatureType, der: &[u8]) -> Result<Self, KeyError> {
+        match signature_type {
+            SignatureType::SHA256_WITH_ECDSA => {
+                EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_ASN1_SIGNING, der)
+                    .map(|pair| Self(Inner::Ecdsa(pair)))
+                    // ndnd also makes keys of other curves.
+                    .map_err(|_| KeyError::Refused("it is damaged, or not of the curve P-256"))
+            }
+            SignatureType::SHA256_WITH_RSA => RsaKeyPair::from_der(der)
+                .map_err(|reason| KeyError::Refused(reason.description_()))
+                .and_then(Self::from_rsa),
+            SignatureType::ED25519 => Self::from_pkcs8(der),
+            _ => Err(KeyError::UnsupportedAlgorithm),
+        }
+    }
+
+    fn from_rsa(pair: RsaKeyPair) -> Result<Self, KeyError> {
+        if pair.public_modulus_len() < 256 {
+            return Err(KeyError::TooShort);
+        }
+        Ok(Self(Inner::Rsa(pair)))
     }
 
     /// Writes an unencrypted PKCS#8 PrivateKeyInfo (DER).

@@ -1,7 +1,9 @@
-//! Packets as text: base64 in lines, as ndnsec writes certificates and SafeBags.
+//! Packets as text: base64 in lines, as ndnsec writes certificates and SafeBags, and the PEM text
+//! of ndnd.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
 
 /// Characters per line, as in ndnsec.
 const LINE_LEN: usize = 64;
@@ -18,14 +20,69 @@ pub fn to_base64_lines(octets: &[u8]) -> String {
 }
 
 /// The packet in a file: the bytes themselves if the first is one of `outer_types`, else decoded
-/// from base64 with any white space. `None` if it is neither.
+/// from base64 with any white space, or the first certificate in ndnd's PEM text. `None` if it is
+/// none of these.
 pub fn packet_in_file(octets: &[u8], outer_types: &[u8]) -> Option<Vec<u8>> {
     if octets.first().is_some_and(|first| outer_types.contains(first)) {
         return Some(octets.to_vec());
     }
-    let text: Vec<u8> = octets.iter().copied().filter(|c| !c.is_ascii_whitespace()).collect();
-    let decoded = STANDARD.decode(text).ok()?;
+    let certificate = match str::from_utf8(octets) {
+        Ok(text) => NdnPem::blocks(text).find(|block| block.kind == NdnPemKind::Certificate),
+        Err(_) => None,
+    };
+    let decoded = match certificate {
+        Some(certificate) => certificate.packet()?.to_vec(),
+        None => decode_base64(octets)?.to_vec(),
+    };
     decoded.first().is_some_and(|first| outer_types.contains(first)).then_some(decoded)
+}
+
+/// Decodes base64 with any white space.
+fn decode_base64(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let digits = text.iter().copied().filter(|c| !c.is_ascii_whitespace());
+    let digits = Zeroizing::new(digits.collect::<Vec<u8>>());
+    STANDARD.decode(&*digits).ok().map(Zeroizing::new)
+}
+
+/// What a block of ndnd's PEM text contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NdnPemKind {
+    Certificate,
+    /// An unencrypted private key.
+    Key,
+}
+
+/// A block of PEM text as ndnd 31822ab writes it (`std/security/pem.go`): a Data packet in base64,
+/// after lines such as `Name: /a/KEY/k` that only repeat fields of the packet.
+///
+/// RFC 7468 has no such lines, so its decoders reject the text.
+pub(crate) struct NdnPem<'a> {
+    pub(crate) kind: NdnPemKind,
+    body: &'a str,
+}
+
+impl<'a> NdnPem<'a> {
+    /// The complete blocks of a text, in order.
+    pub(crate) fn blocks(text: &'a str) -> impl Iterator<Item = Self> {
+        // Nothing comes before the first boundary.
+        text.split("-----BEGIN NDN ").skip(1).filter_map(|block| {
+            let (label, rest) = block.split_once("-----")?;
+            let kind = match label {
+                "CERT" => NdnPemKind::Certificate,
+                "KEY" => NdnPemKind::Key,
+                _ => return None,
+            };
+            let (body, end) = rest.split_once("-----END NDN ")?;
+            end.strip_prefix(label)?.starts_with("-----").then_some(Self { kind, body })
+        })
+    }
+
+    /// The Data packet; `None` if the text is no base64.
+    pub(crate) fn packet(&self) -> Option<Zeroizing<Vec<u8>>> {
+        // Base64 has no colons.
+        let lines = self.body.lines().filter(|line| !line.contains(':'));
+        decode_base64(Zeroizing::new(lines.collect::<String>()).as_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -51,5 +108,25 @@ mod tests {
         assert_eq!(packet_in_file(b"not base64!", &[6]), None);
         assert_eq!(packet_in_file(b"", &[6]), None);
         assert_eq!(packet_in_file(to_base64_lines(&[5, 0]).as_bytes(), &[6]), None);
+    }
+
+    #[test]
+    fn finds_blocks_of_ndnd() {
+        let block = |label: &str, packet: &[u8]| {
+            let body = to_base64_lines(packet);
+            format!("-----BEGIN {label}-----\nName: /a\n\n{body}-----END {label}-----\n")
+        };
+        let (key, certificate) = (block("NDN KEY", &[6, 1, 7]), block("NDN CERT", &[6, 1, 8]));
+        let other = block("CERTIFICATE", &[6, 1, 9]);
+        let text = format!("{other}{key}some text\r\n{certificate}");
+        let found: Vec<_> =
+            NdnPem::blocks(&text).map(|it| (it.kind, it.packet().unwrap().to_vec())).collect();
+        let expected = [(NdnPemKind::Key, vec![6, 1, 7]), (NdnPemKind::Certificate, vec![6, 1, 8])];
+        assert_eq!(found, expected);
+        assert_eq!(packet_in_file(text.as_bytes(), &[6]), Some(vec![6, 1, 8]));
+        assert_eq!(packet_in_file(key.as_bytes(), &[6]), None);
+        let cut = &certificate[..certificate.len() - 8];
+        assert_eq!(NdnPem::blocks(cut).count(), 0);
+        assert_eq!(packet_in_file(certificate.replace("BgEI", "Bg?I").as_bytes(), &[6]), None);
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! [`fetch`] decides what to fetch and where to write it. [`folder`] creates directories,
 //! [`stream`] writes to pipes and standard output, and [`report`] prints the summary.
+//! [`certificate`] fetches the certificate of `--certificate`.
 
+mod certificate;
 mod fetch;
 mod folder;
 mod pipeline;
@@ -17,6 +19,7 @@ use anyhow::{Context, bail};
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
 use weir_security::Verifier;
+use weir_security::trust::Trust;
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
@@ -113,11 +116,30 @@ pub(crate) struct Args {
     /// The key of the hICN producer, whose packets do not say which key signs them: a file with a
     /// public key (PEM), an NDN certificate, or the passphrase of an HMAC key of 16 bytes or more.
     /// Only packets that it has signed are accepted
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trust_anchor", "allow_unsigned"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["trust_anchor", "allow_unsigned",
+        "accept_unverified"])]
     hicn_key: Option<PathBuf>,
+    /// Fetch the signer's certificate from this name [default: the name in the data]
+    ///
+    /// The data there is the certificate, or has a file with the certificate as its content. This
+    /// does not make the signer trusted: its key is treated like any other.
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    certificate: Option<Name>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
+    ///
+    /// Signed data is still verified. Use this for producers that do not sign (`weir put --sign
+    /// digest`).
     #[arg(long)]
     allow_unsigned: bool,
+    /// Accept data whose signature cannot be verified, and unsigned data
+    ///
+    /// Use this for producers that sign but do not serve their certificate, such as ndnputchunks,
+    /// if you cannot get the certificate. Digests and the order of segments are checked, and a
+    /// signature is verified if the certificate is available. Otherwise the result is reported as
+    /// not verified. No signer is remembered, and verified downloads do not resume this one. Names
+    /// of a trust anchor or of a known signer still need its signature.
+    #[arg(long, conflicts_with = "trust_anchor")]
+    accept_unverified: bool,
     /// Number of threads that verify and write [default: one per processor]
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
@@ -155,18 +177,12 @@ enum Discovery {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    // Without a home directory there are no keys, and only digests can be verified.
-    let chain = args.keys.key_chain().ok();
-    let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)
-        .map_err(|error| explain_trust(error, &args))?;
-    if args.allow_unsigned {
-        trust.policy().allow_unsigned();
-    }
-    if let Some(path) = &args.hicn_key {
-        trust.policy().set_hicn_key(read_hicn_key(path)?);
-    }
+    let mut trust = user_trust(&args)?;
     let mut client = args.router.connect_all()?;
     refuse_ndn_names_over_hicn(&client, args.mapping, &args.name)?;
+    if let Some(name) = &args.certificate {
+        trust.offer_certificate(certificate::fetch(&mut client, name)?.wire());
+    }
     for path in client.paths().collect::<Vec<_>>() {
         client.set_managed_path(path);
         if client.is_local() {
@@ -204,6 +220,24 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             args.name
         ),
     }
+}
+
+/// Which signers the user trusts.
+fn user_trust(args: &Args) -> anyhow::Result<UserTrust> {
+    // Without a home directory there are no keys, and only digests can be verified.
+    let chain = args.keys.key_chain().ok();
+    let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)
+        .map_err(|error| explain_trust(error, args))?;
+    if args.allow_unsigned {
+        trust.policy().allow_unsigned();
+    }
+    if args.accept_unverified {
+        trust.policy().accept_unverified();
+    }
+    if let Some(path) = &args.hicn_key {
+        trust.policy().set_hicn_key(read_hicn_key(path)?);
+    }
+    Ok(trust)
 }
 
 impl Args {

@@ -109,7 +109,7 @@ enum Command {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Import a certificate, a SafeBag or a PKCS#8 PEM key
+    /// Import a certificate, a SafeBag or a PEM key, as Weir, ndnsec, ndnd and OpenSSL write them
     #[command(after_help = "Examples:\n  weir key import alice.cert\n  weir key import alice.key \
                       --passphrase-file passphrase.txt")]
     Import {
@@ -423,15 +423,22 @@ impl KeyContext {
             .chain
             .import(&octets, name.as_ref(), protect)
             .with_context(|| format!("cannot import {}", file.display()))?;
-        match imported {
-            Imported::Key(key) => {
-                self.print_result(self.key_json(&key)?, || format!("key {}", key.name))
-            }
-            Imported::Certificate(name) => {
-                let value = json!({ "certificate": name.to_string() });
-                self.print_result(value, || format!("certificate {name}"))
-            }
-        }
+        let values = imported.iter().map(|imported| match imported {
+            Imported::Key(key) => self.key_json(key),
+            Imported::Certificate(name) => Ok(json!({ "certificate": name.to_string() })),
+        });
+        let mut values = values.collect::<anyhow::Result<Vec<Value>>>()?;
+        let value = match values.len() {
+            1 => values.remove(0),
+            _ => json!({ "imported": values }),
+        };
+        self.print_result(value, || {
+            let lines = imported.iter().map(|imported| match imported {
+                Imported::Key(key) => format!("key {}", key.name),
+                Imported::Certificate(name) => format!("certificate {name}"),
+            });
+            lines.collect::<Vec<_>>().join("\n")
+        })
     }
 
     fn delete(&self, name: &Name, yes: bool) -> anyhow::Result<()> {
@@ -667,10 +674,16 @@ fn read_file(file: &Path) -> anyhow::Result<Vec<u8>> {
 
 fn read_certificate(file: &Path) -> anyhow::Result<Certificate> {
     let packet = packet_in_file(&read_file(file)?, &[DATA_OCTET]).with_context(|| {
-        format!("{} is not a certificate as written by `weir key export` or ndnsec", file.display())
+        format!(
+            "{} is not a certificate as written by `weir key export`, ndnsec or ndnd",
+            file.display()
+        )
     })?;
     Certificate::decode(&packet).with_context(|| {
-        format!("{} is not a certificate as written by `weir key export` or ndnsec", file.display())
+        format!(
+            "{} is not a certificate as written by `weir key export`, ndnsec or ndnd",
+            file.display()
+        )
     })
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Value, json};
+use weir_crypto::packet_in_file;
 use weir_wire::{LpView, tlv};
 
 use crate::packet_json::{self, Fields, PacketError, PacketKind};
@@ -17,14 +18,18 @@ use crate::transfer::cannot_read;
 /// Largest input that is not a capture, in bytes.
 const INPUT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// The first bytes of NDN packets: their TLV types.
+const NDN_OCTETS: [u8; 3] = [tlv::INTEREST as u8, tlv::DATA as u8, tlv::LP_PACKET as u8];
+
 /// Number of hexadecimal digits after which the text output cuts a value.
 const SHOWN_HEX_MAX: usize = 96;
 
 /// Decode packets and show their fields, or why they are invalid.
 ///
 /// The input is one packet in hexadecimal (--hex) or a file. A file contains consecutive packets,
-/// binary or in hexadecimal, or is a capture (.pcap, .pcapng). In a capture, packets are found on
-/// UDP and TCP port 6363 and ethertype 0x8624, and hICN packets on UDP port 9695 and as plain IPv6.
+/// binary or in hexadecimal, or one in base64, as ndnsec and `weir key export` write certificates.
+/// It may also be a capture (.pcap, .pcapng). In a capture, packets are found on UDP and TCP port
+/// 6363 and ethertype 0x8624, and hICN packets on UDP port 9695 and as plain IPv6.
 /// Only signatures of type DigestSha256 are verified.
 #[derive(clap::Args)]
 #[command(
@@ -98,10 +103,13 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
     input.take(INPUT_BYTES_MAX + 1).read_to_end(&mut octets).context("cannot read")?;
     ensure!(octets.len() as u64 <= INPUT_BYTES_MAX, "the input is larger than 256 MiB");
     // A binary Interest or Data starts with no hexadecimal digit. An LpPacket does (0x64 is `d`),
-    // but the Interest or Data inside contains bytes that are no digits.
+    // but the Interest or Data inside contains bytes that are no digits. In base64, they all start
+    // with a letter beyond f, or have one as the second (`BQ`, `Bg`, `Bv`, `ZA` and so on).
     let is_text = |octet: &u8| octet.is_ascii_hexdigit() || octet.is_ascii_whitespace();
     if !octets.is_empty() && octets.iter().all(is_text) {
         octets = from_hex(&String::from_utf8_lossy(&octets))?;
+    } else if let Some(packet) = packet_in_file(&octets, &NDN_OCTETS) {
+        octets = packet;
     }
     let mut rest = &octets[..];
     loop {

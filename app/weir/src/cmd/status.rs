@@ -11,10 +11,12 @@ use crate::cmd::cs::{store_info, store_json, store_text};
 use crate::cmd::face::{face_json, faces_table};
 use crate::cmd::route::{face_uri, rib_json, routes_table};
 use crate::cmd::strategy::{choice_json, choices_table};
-use crate::management_client::{ManagementArgs, ManagementClient};
-use crate::table::{Align, Table, out, outln, printable, span};
+use crate::management_client::{ManagementArgs, ManagementClient, MissingDataset};
+use crate::table::{Align, Table, errln, out, outln, printable, span};
 
 /// Show the status of a running router.
+///
+/// A section that the router does not have is reported on standard error, and is null with --json.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir status\n  weir status general cs --json")]
 pub(crate) struct Args {
@@ -83,19 +85,53 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut client = args.router.connect()?;
     let parts = if args.parts.is_empty() { &Section::ALL[..] } else { &args.parts };
     if args.router.json {
-        let mut object = Map::new();
-        for part in parts {
-            object.insert(part.key().to_owned(), section_json(&mut client, *part)?);
-        }
+        let sections = sections(&mut client, parts, section_json)?.into_iter();
+        let object: Map<_, _> = sections
+            .map(|(part, value)| (part.key().to_owned(), value.unwrap_or(Value::Null)))
+            .collect();
         outln!("{}", Value::Object(object))?;
         return Ok(());
     }
-    for (at, part) in parts.iter().enumerate() {
-        let text = section_text(&mut client, *part)?;
+    let sections = sections(&mut client, parts, section_text)?;
+    let present = sections.into_iter().filter_map(|(part, text)| Some((part, text?)));
+    for (at, (part, text)) in present.enumerate() {
         let gap = if at == 0 { "" } else { "\n" };
         out!("{gap}{}\n{text}", part.title())?;
     }
     Ok(())
+}
+
+/// Reads the sections. One that the router lacks is `None`, and is reported on standard error. For
+/// example, ndnd 31822ab (`fw/mgmt/face.go`) has no `faces/channels`.
+///
+/// # Errors
+/// The router lacks all of them, does not answer at all, or sends something invalid.
+fn sections<T>(
+    client: &mut ManagementClient,
+    parts: &[Section],
+    read: fn(&mut ManagementClient, Section) -> anyhow::Result<T>,
+) -> anyhow::Result<Vec<(Section, Option<T>)>> {
+    let (mut sections, mut missing) = (Vec::new(), Vec::new());
+    for &part in parts {
+        match read(client, part).map_err(anyhow::Error::downcast::<MissingDataset>) {
+            Ok(section) => sections.push((part, Some(section))),
+            // A router that has not answered anything yet is probably down.
+            Err(Ok(error)) if error.is_refused || !sections.is_empty() => {
+                sections.push((part, None));
+                missing.push((part, error));
+            }
+            Err(Ok(error)) => return Err(error.into()),
+            Err(Err(error)) => return Err(error),
+        }
+    }
+    if sections.iter().all(|(_, section)| section.is_none()) {
+        let first = missing.into_iter().next();
+        return first.map_or(Ok(sections), |(_, error)| Err(error.into()));
+    }
+    for (part, error) in missing {
+        errln!("weir: {} missing: {error}", part.key());
+    }
+    Ok(sections)
 }
 
 fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<String> {
@@ -225,4 +261,27 @@ fn fib_json(entry: &FibEntry) -> Value {
         "prefix": entry.name.to_string(),
         "nextHops": Value::from_iter(entry.next_hops.iter().map(next_hop)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::management_client::tests::client_of_manager_without;
+
+    /// ndnd refuses `faces/channels`, and its answer looks like other Data.
+    #[test]
+    fn missing_section_does_not_hide_others() {
+        let parts = [Section::Strategies, Section::Channels];
+        let mut client = client_of_manager_without("faces");
+        let sections = sections(&mut client, &parts, section_text).unwrap();
+        let [(Section::Strategies, Some(text)), (Section::Channels, None)] = &sections[..] else {
+            panic!("{sections:?}")
+        };
+        assert!(text.contains("best-route"), "{text}");
+
+        let mut client = client_of_manager_without("faces");
+        let error = self::sections(&mut client, &[Section::Channels], section_json).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("501 Unknown verb; this router does not support it"), "{text}");
+    }
 }

@@ -15,8 +15,21 @@ pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
             TrustBasis::SharedKey => "shared",
             TrustBasis::HicnKey => "hicn-key",
             TrustBasis::Unsigned => "none",
+            TrustBasis::Unverified => "unverified",
         },
     })
+}
+
+/// As [`explain`], with the options of `weir get`.
+pub(crate) fn explain_to_get(refusal: Refusal) -> String {
+    match refusal {
+        Refusal { reason, advice: Some(Advice::ImportCertificate) } => format!(
+            "{reason}. If you know the signer, import its certificate (`weir key import FILE`), or \
+             fetch it from another name (--certificate NAME). Otherwise you can accept the data \
+             without verification (--accept-unverified)"
+        ),
+        refusal => explain(refusal),
+    }
 }
 
 /// The reason of a rejection, with advice.

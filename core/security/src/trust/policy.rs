@@ -17,8 +17,12 @@ use weir_wire::{DataView, KeyLocatorView, Name, NameView};
 use super::{Anchors, KnownSigners, SignerStatus, TrustError, check_validity};
 use crate::certificate::Certificate;
 use crate::digest::{DigestVerifier, UnsignedHicnVerifier};
-use crate::sign::{SignatureType, Verifier, VerifierFactory, verify_data};
+use crate::sign::{
+    SignatureType, Verifier, VerifierFactory, VerifyError, verifier_type, verify_data,
+};
 
+/// Maximum number of unverified signers that are reported.
+const UNVERIFIED_MAX: usize = 8;
 /// Maximum number of certificates fetched for one object.
 const FETCHES_MAX: usize = 8;
 /// Maximum number of times that a certificate is fetched, because an answer may be forged.
@@ -41,6 +45,15 @@ pub enum TrustBasis {
     HicnKey,
     /// No signature: a digest shows that the packets are complete, but not who made them.
     Unsigned,
+    /// The signature was not verified, and the user accepts that.
+    Unverified,
+}
+
+impl TrustBasis {
+    /// Whether a signature by a trusted key shows who made the packets.
+    pub const fn is_verified(self) -> bool {
+        !matches!(self, Self::Unsigned | Self::Unverified)
+    }
 }
 
 /// The signer of fetched packets, and why it is trusted.
@@ -59,6 +72,9 @@ impl fmt::Display for TrustedSigner {
             return f.write_str("the key given for hICN producers");
         }
         let Some(name) = &self.name else {
+            if self.basis == TrustBasis::Unverified {
+                return f.write_str("an unknown key (not verified)");
+            }
             return f.write_str("no one: a digest proves that it is complete, but not who made it");
         };
         write!(f, "{name} ")?;
@@ -70,6 +86,7 @@ impl fmt::Display for TrustedSigner {
             TrustBasis::SharedKey => "(a shared secret key)",
             TrustBasis::HicnKey => "(the key given for hICN producers)",
             TrustBasis::Unsigned => "(not signed)",
+            TrustBasis::Unverified => "(not verified)",
         })
     }
 }
@@ -196,6 +213,7 @@ pub struct TrustPolicy {
     /// Only anchors are trusted.
     needs_anchor: bool,
     allows_unsigned: bool,
+    accepts_unverified: bool,
     hicn_key: Option<Arc<dyn Verifier>>,
     known: KnownSigners,
     keys: Option<Arc<dyn KeySource>>,
@@ -221,11 +239,11 @@ impl TrustPolicy {
         factory: &'static (dyn VerifierFactory + Sync),
     ) -> Self {
         let (fetched, answered, signers) = (Vec::new(), Vec::new(), Vec::new());
-        let allows_unsigned = false;
         Self {
             anchors,
             needs_anchor,
-            allows_unsigned,
+            allows_unsigned: false,
+            accepts_unverified: false,
             hicn_key: None,
             known,
             keys,
@@ -244,6 +262,7 @@ impl TrustPolicy {
             anchors: self.anchors.clone(),
             needs_anchor: self.needs_anchor,
             allows_unsigned: self.allows_unsigned,
+            accepts_unverified: self.accepts_unverified,
             hicn_key: self.hicn_key.clone(),
             known: self.known.clone(),
             keys: self.keys.clone(),
@@ -260,6 +279,17 @@ impl TrustPolicy {
     /// prefix.
     pub fn allow_unsigned(&mut self) {
         self.allows_unsigned = true;
+    }
+
+    /// Accepts packets whose signature cannot be verified, for example because the signer's
+    /// certificate is unavailable, and unsigned ones. Names of a trust anchor, names with a known
+    /// signer, and content with a verified signer are excepted. No signer must be remembered then.
+    pub fn accept_unverified(&mut self) {
+        (self.allows_unsigned, self.accepts_unverified) = (true, true);
+    }
+
+    pub fn accepts_unverified(&self) -> bool {
+        self.accepts_unverified
     }
 
     /// Verifies packets of hICN producers with this key alone. hICN's library does not name keys in
@@ -286,8 +316,52 @@ impl TrustPolicy {
             Err(Unresolved::Fetch { wanted, must_be_fresh }) => {
                 TrustDecision::Fetch { wanted, must_be_fresh }
             }
-            Err(Unresolved::Refuse(refusal)) => TrustDecision::Refuse(refusal),
+            Err(Unresolved::Refuse(refusal)) => match self.decide_unverified(data, refusal) {
+                Ok(verifier) => TrustDecision::Accept(verifier),
+                Err(refusal) => TrustDecision::Refuse(refusal),
+            },
         }
+    }
+
+    /// Accepts a refused packet unverified, if the user wants that and nothing is known that a
+    /// forger could exploit.
+    fn decide_unverified(
+        &mut self,
+        data: &DataView<'_>,
+        refusal: Refusal,
+    ) -> Result<Arc<dyn Verifier>, Refusal> {
+        if !self.accepts_unverified || self.hicn_key.is_some() {
+            return Err(refusal);
+        }
+        let name = data.name;
+        let verified = self.signers.iter().find(|signer| signer.basis.is_verified());
+        let obstacle = if self.requires_anchor(name) {
+            Some(format!("{name} must be signed by a trust anchor"))
+        } else if let Some((prefix, _)) = self.known.longest_known(name) {
+            Some(format!("the signer of {prefix} is known"))
+        } else {
+            verified
+                .map(|signer| format!("other packets of the same content are signed by {signer}"))
+        };
+        if let Some(obstacle) = obstacle {
+            // The other refusals already say what contradicts the signer.
+            if refusal.advice != Some(Advice::ImportCertificate) {
+                return Err(refusal);
+            }
+            let reason = format!("{}, but {obstacle}", refusal.reason);
+            return Err(Refusal { reason, advice: Some(Advice::AskProducer) });
+        }
+        let claimed = match data.signature_info().key_locator {
+            Some(KeyLocatorView::Name(name)) => Some(name.to_name()),
+            _ => None,
+        };
+        let basis = TrustBasis::Unverified;
+        let signer = TrustedSigner { name: claimed, key_digest: None, basis };
+        // Forged packets may claim any number of signers.
+        if self.signers.len() < UNVERIFIED_MAX && !self.signers.contains(&signer) {
+            self.signers.push(signer);
+        }
+        Ok(Arc::new(AnySignature(verifier_type(data))))
     }
 
     /// Adds a certificate from metadata. It names the signer, but does not make it trusted.
@@ -367,9 +441,7 @@ impl TrustPolicy {
             return advise(reason, Advice::AskProducer);
         }
         // Anyone on the path can compute a digest, so it must not replace a signature.
-        if let Some(signer) =
-            self.signers.iter().find(|signer| signer.basis != TrustBasis::Unsigned)
-        {
+        if let Some(signer) = self.signers.iter().find(|signer| signer.basis.is_verified()) {
             return refuse(format!(
                 "{name} is not signed, but other packets of the same content are signed by \
                  {signer}, so {name} may be forged"
@@ -407,7 +479,10 @@ impl TrustPolicy {
             return self.decide_unsigned(name).map(|_| Arc::new(UnsignedHicnVerifier) as _);
         }
         match self.decide_public_key(data, now_unix_s) {
-            Err(Unresolved::Refuse(Refusal { advice: None, .. })) => {
+            Err(Unresolved::Refuse(Refusal {
+                advice: None | Some(Advice::ImportCertificate),
+                ..
+            })) => {
                 let reason = format!("the packets of {name} do not say which key signed them");
                 advise(reason, Advice::NameHicnKey)
             }
@@ -634,8 +709,7 @@ impl TrustPolicy {
     ) -> Result<(), Unresolved> {
         let other = self.signers.iter().find(|signer| {
             let is_new = basis == TrustBasis::FirstUse || signer.basis == TrustBasis::FirstUse;
-            let is_signed = signer.basis != TrustBasis::Unsigned;
-            is_new && is_signed && signer.key_digest != Some(*key_digest)
+            is_new && signer.basis.is_verified() && signer.key_digest != Some(*key_digest)
         });
         let Some(first) = other else { return Ok(()) };
         let reason = format!(
@@ -666,7 +740,7 @@ impl TrustPolicy {
             KeyLocatorView::Name(name) => self.fetch(&name.to_name()),
             KeyLocatorView::Digest(_) => Unresolved::Refuse(Refusal {
                 reason: "its signer is named only by the digest of a key".to_string(),
-                advice: None,
+                advice: Some(Advice::ImportCertificate),
             }),
         };
         if let Unresolved::Fetch { .. } = open {
@@ -691,12 +765,14 @@ impl TrustPolicy {
     }
 
     /// The certificates that a locator names. Fetched certificates come first, the latest at the
-    /// front. The certificates that the user keeps follow.
+    /// front. The certificates that the user keeps follow, and the trust anchors: outside of its
+    /// identity, an anchor is a signer like any other.
     fn named_by(&self, locator: &KeyLocatorView<'_>) -> Vec<Certificate> {
         let mut all: Vec<_> = self.fetched.iter().rev().cloned().collect();
         if let Some(keys) = &self.keys {
             all.extend(keys.certificates());
         }
+        all.extend(self.anchors.anchors().cloned());
         all.retain(|certificate| is_named_by(certificate, locator));
         all
     }
@@ -743,6 +819,23 @@ fn is_named_by(certificate: &Certificate, locator: &KeyLocatorView<'_>) -> bool 
             name.is_prefix_of(certificate.name()) || certificate.key_name().is_prefix_of(*name)
         }
         KeyLocatorView::Digest(digest) => certificate.public_key_digest() == **digest,
+    }
+}
+
+/// Accepts every signature of this type.
+struct AnySignature(SignatureType);
+
+impl Verifier for AnySignature {
+    fn signature_type(&self) -> SignatureType {
+        self.0
+    }
+
+    fn accepts_any(&self) -> bool {
+        true
+    }
+
+    fn verify(&self, _portions: &[&[u8]], _signature: &[u8]) -> Result<(), VerifyError> {
+        Ok(())
     }
 }
 

@@ -1,3 +1,4 @@
+use alloc::string::ToString;
 use alloc::vec;
 
 use weir_wire::Data;
@@ -260,4 +261,87 @@ fn uncertified_certificate_is_fetched_again() {
     let (count, decision) = decide(&mut trust, &wire, &[&forged; 9]);
     assert!(matches!(decision, TrustDecision::Refuse(_)));
     assert_eq!(count, 3, "it is fetched a limited number of times");
+}
+
+/// A trust anchor outside of its identity is a signer like any other, and its certificate is known.
+#[test]
+fn anchor_certificate_is_not_fetched() {
+    let owner = ToyKey::new("/owner", "key");
+    let wire = sign_data(&Data::new(name("/elsewhere/f")), &owner).unwrap();
+    let mut trust = policy(anchors(&[owner.self_signed()]), false);
+    let (count, decision) = decide(&mut trust, &wire, &[]);
+    assert!(matches!(decision, TrustDecision::Accept(_)));
+    assert_eq!((count, trust.signers[0].basis), (0, TrustBasis::FirstUse));
+    // The anchors that a user names for a download decide alone.
+    let mut trust = policy(anchors(&[owner.self_signed()]), true);
+    assert!(matches!(decide(&mut trust, &wire, &[]), (0, TrustDecision::Refuse(_))));
+}
+
+#[test]
+fn accepts_unverified_signer_if_allowed() {
+    let owner = ToyKey::new("/owner", "key");
+    let wire = sign_data(&Data::new(name("/a/f")), &owner).unwrap();
+    let mut trust = policy(Anchors::default(), false);
+    let (_, decision) = decide(&mut trust, &wire, &[]);
+    let TrustDecision::Refuse(refusal) = decision else { panic!("there is no certificate") };
+    assert_eq!(refusal.advice, Some(Advice::ImportCertificate));
+
+    let mut trust = policy(Anchors::default(), false);
+    trust.accept_unverified();
+    let (count, decision) = decide(&mut trust, &wire, &[]);
+    let TrustDecision::Accept(verifier) = decision else { panic!("the user accepts it") };
+    assert_eq!(count, 1, "the certificate might be there");
+    assert!(verifier.accepts_any());
+    crate::verify_data(&DataView::decode(&wire).unwrap(), &*verifier).unwrap();
+    let signer = &trust.signers[0];
+    assert_eq!(signer.basis, TrustBasis::Unverified);
+    assert_eq!(signer.to_string(), "/owner/KEY/k (not verified)");
+    let unsigned = Data::new(name("/a/g")).encode_with_digest();
+    assert!(matches!(decide(&mut trust, &unsigned, &[]), (0, TrustDecision::Accept(_))));
+
+    // A signature that can be verified still must be right.
+    let mut trust = policy(Anchors::default(), false);
+    trust.accept_unverified();
+    let forger = ToyKey { secret: "forger".into(), ..owner.clone() };
+    let forged = sign_data(&Data::new(name("/a/f")), &forger).unwrap();
+    let (_, decision) = decide(&mut trust, &forged, &[&owner.self_signed(); 9]);
+    let TrustDecision::Accept(verifier) = decision else { panic!("the certificate is there") };
+    assert!(crate::verify_data(&DataView::decode(&forged).unwrap(), &*verifier).is_err());
+    let (_, decision) = decide(&mut trust, &wire, &[]);
+    let TrustDecision::Accept(verifier) = decision else { panic!("the certificate is there") };
+    assert!(!verifier.accepts_any() && trust.signers[0].basis.is_verified());
+}
+
+/// A known signer, an anchor or a verified packet outweighs packets that anyone may have made.
+#[test]
+fn unverified_packets_contradict_no_known_signer() {
+    let (owner, forger) = (ToyKey::new("/a", "key"), ToyKey::new("/b", "forger"));
+    let wire = sign_data(&Data::new(name("/a/f")), &forger).unwrap();
+    let mut known = KnownSigners::default();
+    known.remember(name("/a"), [1; 32]);
+    let with_known = TrustPolicy::new(Anchors::default(), false, known, None, &ToyFactory);
+    let with_anchor = policy(anchors(&[owner.self_signed()]), false);
+    let mut with_verified = policy(Anchors::default(), false);
+    let verified = sign_data(&Data::new(name("/a/g")), &owner).unwrap();
+    let (_, decision) = decide(&mut with_verified, &verified, &[&owner.self_signed()]);
+    assert!(matches!(decision, TrustDecision::Accept(_)));
+    for mut trust in [with_known, with_anchor, with_verified] {
+        trust.accept_unverified();
+        let (_, decision) = decide(&mut trust, &wire, &[]);
+        let TrustDecision::Refuse(refusal) = decision else { panic!("it may be forged") };
+        assert_eq!(refusal.advice, Some(Advice::AskProducer), "{refusal:?}");
+    }
+}
+
+/// Forged packets may claim any number of signers.
+#[test]
+fn lists_few_unverified_signers() {
+    let mut trust = policy(Anchors::default(), false);
+    trust.accept_unverified();
+    for number in 0..100 {
+        let key = ToyKey::new(&alloc::format!("/owner/{number}"), "key");
+        let wire = sign_data(&Data::new(name("/a/f")), &key).unwrap();
+        assert!(matches!(decide(&mut trust, &wire, &[]).1, TrustDecision::Accept(_)));
+    }
+    assert_eq!(trust.signers.len(), 8);
 }

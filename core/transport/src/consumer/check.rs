@@ -69,7 +69,9 @@ impl Check {
     fn run_with(&self, data: &DataView<'_>, implicit: impl FnOnce() -> [u8; 32]) -> Verdict {
         let reason = match self {
             Self::Digest { digest, signer } => {
-                let is_signed = |signer: &Arc<dyn Verifier>| verify_data(data, &**signer).is_ok();
+                let is_signed = |signer: &Arc<dyn Verifier>| {
+                    !signer.accepts_any() && verify_data(data, &**signer).is_ok()
+                };
                 if implicit() == *digest || signer.as_ref().is_some_and(is_signed) {
                     return Verdict::Good;
                 }
@@ -87,6 +89,9 @@ impl Check {
                 String::from("its digest differs from the one in the manifest")
             }
             Self::Content { digest, .. } if has_content(data, digest) => return Verdict::Good,
+            Self::Content { signer, .. } if signer.accepts_any() => {
+                String::from("its Content differs from the digest in the metadata")
+            }
             Self::Content { signer: verifier, .. } | Self::Signature(verifier) => {
                 match verify_data(data, &**verifier) {
                     Ok(()) => return Verdict::Good,
@@ -158,7 +163,7 @@ mod tests {
     use alloc::vec::Vec;
 
     use weir_hicn::{Flags, Header, HicnName, HicnView, NativeData, to_tlv};
-    use weir_security::{DigestVerifier, Verifier, sha256};
+    use weir_security::{DigestVerifier, SignatureType, Verifier, VerifyError, sha256};
     use weir_wire::{Data, DataView};
 
     use super::{Check, Verdict};
@@ -216,6 +221,42 @@ mod tests {
         let data = DataView::decode(&cut).unwrap();
         assert!(data.content.len() < payload.len() && digest_of(&cut) == digest_of(&whole));
         assert_ne!(check.run(&data), Verdict::Good);
+    }
+
+    /// Accepts every signature, as for a user who accepts unverified packets.
+    struct AnySignature;
+
+    impl Verifier for AnySignature {
+        fn signature_type(&self) -> SignatureType {
+            SignatureType::DIGEST_SHA256
+        }
+
+        fn accepts_any(&self) -> bool {
+            true
+        }
+
+        fn verify(&self, _: &[&[u8]], _: &[u8]) -> Result<(), VerifyError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn digests_decide_without_verified_signer() {
+        let packet = Data::new("/a/54=%01/50=%00".parse().unwrap()).content("text");
+        let packet = packet.encode_with_digest();
+        let data = DataView::decode(&packet).unwrap();
+        let signer: Arc<dyn Verifier> = Arc::new(AnySignature);
+        assert_eq!(Check::Signature(signer.clone()).run(&data), Verdict::Good);
+        let listed = |digest| Check::Digest { digest, signer: Some(signer.clone()) }.run(&data);
+        assert_eq!(listed(sha256(&[&packet])), Verdict::Good);
+        assert_ne!(listed([0; 32]), Verdict::Good);
+        let stated = |text: &str| {
+            let mut digest = ContentDigest::default();
+            digest.add(text.as_bytes());
+            Check::Content { digest: digest.finish(), signer: signer.clone() }.run(&data)
+        };
+        assert_eq!(stated("text"), Verdict::Good);
+        assert_ne!(stated("other"), Verdict::Good);
     }
 
     #[test]

@@ -28,13 +28,14 @@ use weir_wire::{Name, NameView};
 pub use key_file::KeyEntry;
 pub use user_trust::UserTrust;
 
+use crate::ndnd_key::decode_ndnd_key;
 use crate::passphrase::{PassphraseError, PassphraseSource};
 use crate::pem::{private_key_from_pem, private_key_to_pem};
 use crate::private_key::{KeyError, KeyType, PrivateKey};
 use crate::random::random_octets;
 use crate::safe_bag::{TYPE_SAFE_BAG, decode_safe_bag, encode_safe_bag};
 use crate::signer::KeySigner;
-use crate::text::{packet_in_file, to_base64_lines};
+use crate::text::{NdnPem, NdnPemKind, packet_in_file, to_base64_lines};
 use crate::verifier::{HmacVerifier, Provider};
 use files::{IfPresent, Lock};
 
@@ -97,8 +98,8 @@ pub enum KeyChainError {
     },
     /// The imported file has an unknown format.
     #[error(
-        "this is neither a certificate, nor a SafeBag, nor a PKCS#8 PEM key, as `weir key \
-         export`, ndnsec and OpenSSL write them"
+        "this is neither a certificate, nor a SafeBag, nor a key in PEM, as `weir key export`, \
+         ndnsec, ndnd and OpenSSL write them"
     )]
     UnknownFormat,
     /// An imported key has no name, and none was given.
@@ -213,12 +214,7 @@ impl KeyChain {
         key_type: KeyType,
         passphrase: Option<&str>,
     ) -> Result<KeyEntry, KeyChainError> {
-        let key_id = hex::encode(random_octets::<8>());
-        let name = match is_key_name(identity.as_view()) {
-            true => identity.clone(),
-            false => key_name(identity.as_view(), key_id.as_bytes()),
-        };
-        self.add_key(name, PrivateKey::generate(key_type)?, passphrase, None)
+        self.add_key(key_name_for(identity), PrivateKey::generate(key_type)?, passphrase, None)
     }
 
     /// The name of the default key, if one was chosen.
@@ -373,10 +369,10 @@ impl KeyChain {
         write_certificate(lock, &self.certificate_path(certificate.name()), certificate)
     }
 
-    /// Imports a certificate or a SafeBag (each binary or base64), or a PKCS#8 PEM key. An
-    /// encrypted key keeps its passphrase, and `protect` encrypts an unencrypted PEM key. `name`,
-    /// an identity or a key name, is the name of a PEM key. It may be absent if the PEM text has
-    /// one.
+    /// Imports a certificate or a SafeBag (each binary or base64), a PKCS#8 PEM key, or all
+    /// certificates and keys in ndnd's PEM text. An encrypted key keeps its passphrase, and
+    /// `protect` encrypts an unencrypted PEM key. `name`, an identity or a key name, is the name of
+    /// a PEM key. It may be absent if the PEM text has one.
     ///
     /// # Errors
     /// [`KeyChainError::UnknownFormat`], [`KeyChainError::NameNeeded`],
@@ -386,9 +382,12 @@ impl KeyChain {
         octets: &[u8],
         name: Option<&Name>,
         protect: Option<&str>,
-    ) -> Result<Imported, KeyChainError> {
+    ) -> Result<Vec<Imported>, KeyChainError> {
         if let Some(text) = std::str::from_utf8(octets).ok().filter(|t| t.contains("-----BEGIN ")) {
-            return self.import_pem(text, name, protect).map(Imported::Key);
+            if text.contains("-----BEGIN NDN ") {
+                return self.import_ndnd(text, name, protect);
+            }
+            return Ok(vec![Imported::Key(self.import_pem(text, name, protect)?)]);
         }
         let packet = packet_in_file(octets, &[DATA_OCTET, TYPE_SAFE_BAG as u8])
             .ok_or(KeyChainError::UnknownFormat)?;
@@ -396,12 +395,45 @@ impl KeyChain {
             let certificate =
                 Certificate::decode(&packet).map_err(|_| KeyChainError::UnknownFormat)?;
             self.add_certificate(&certificate)?;
-            return Ok(Imported::Certificate(certificate.name().to_name()));
+            return Ok(vec![Imported::Certificate(certificate.name().to_name())]);
         }
         let passphrase = self.passphrases.for_decryption("the SafeBag")?;
         let (certificate, key) = decode_safe_bag(&packet, &passphrase)?;
         let name = certificate.key_name().to_name();
-        self.add_key(name, key, Some(&passphrase), Some(certificate)).map(Imported::Key)
+        let entry = self.add_key(name, key, Some(&passphrase), Some(certificate))?;
+        Ok(vec![Imported::Key(entry)])
+    }
+
+    /// Imports everything in ndnd's PEM text. Writes nothing unless all of it can be read.
+    fn import_ndnd(
+        &self,
+        text: &str,
+        name: Option<&Name>,
+        protect: Option<&str>,
+    ) -> Result<Vec<Imported>, KeyChainError> {
+        let (mut certificates, mut keys) = (Vec::new(), Vec::new());
+        for block in NdnPem::blocks(text) {
+            let packet = block.packet().ok_or(KeyChainError::UnknownFormat)?;
+            match block.kind {
+                NdnPemKind::Certificate => certificates
+                    .push(Certificate::decode(&packet).map_err(|_| KeyChainError::UnknownFormat)?),
+                NdnPemKind::Key => keys.push(decode_ndnd_key(&packet)?),
+            }
+        }
+        if certificates.is_empty() && keys.is_empty() {
+            return Err(KeyChainError::UnknownFormat);
+        }
+        let mut imported = Vec::new();
+        // A key whose certificate is known needs no new one.
+        for certificate in certificates {
+            self.add_certificate(&certificate)?;
+            imported.push(Imported::Certificate(certificate.name().to_name()));
+        }
+        for (own_name, key) in keys {
+            let name = name.map_or(own_name, key_name_for);
+            imported.push(Imported::Key(self.add_key(name, key, protect, None)?));
+        }
+        Ok(imported)
     }
 
     fn import_pem(
@@ -417,11 +449,7 @@ impl KeyChain {
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         let key = private_key_from_pem(text, passphrase)?;
         let name = name.cloned().or_else(|| key_file::name_in(text));
-        let name = name.ok_or(KeyChainError::NameNeeded)?;
-        let name = match is_key_name(name.as_view()) {
-            true => name,
-            false => key_name(name.as_view(), hex::encode(random_octets::<8>()).as_bytes()),
-        };
+        let name = key_name_for(&name.ok_or(KeyChainError::NameNeeded)?);
         self.add_key(name, key, passphrase.or(protect), None)
     }
 
@@ -648,6 +676,14 @@ pub(crate) fn default_dir() -> Result<PathBuf, KeyChainError> {
     Ok(home.join(".config").join("weir"))
 }
 
+/// The name for a new key of an identity. The name of a key remains as it is.
+fn key_name_for(name: &Name) -> Name {
+    if is_key_name(name.as_view()) {
+        return name.clone();
+    }
+    key_name(name.as_view(), hex::encode(random_octets::<8>()).as_bytes())
+}
+
 /// The identity of users who have not chosen a name: `/local/<user>`.
 pub fn default_identity() -> Name {
     let user_name = user().map_or_else(|| nix::unistd::getuid().to_string(), |user| user.name);
@@ -666,7 +702,7 @@ pub fn unix_time_s() -> i64 {
     (unix_time_ms() / 1000) as i64
 }
 
-/// Reads a certificate from a file, binary or base64.
+/// Reads a certificate from a file: binary, base64 or ndnd's PEM text.
 ///
 /// # Errors
 /// [`KeyChainError::Io`] and [`KeyChainError::MalformedCertificate`].

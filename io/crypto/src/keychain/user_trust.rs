@@ -75,9 +75,11 @@ impl UserTrust {
         &mut self.policy
     }
 
-    /// Records signers trusted on first use. Called after everything has been verified.
+    /// Records signers trusted on first use. Called after everything has been verified. If the user
+    /// accepts unverified packets, records nothing.
     pub fn remember(&self) -> Result<(), KeyChainError> {
-        let Some(chain) = &self.chain else { return Ok(()) };
+        let chain = self.chain.as_ref().filter(|_| !self.policy.accepts_unverified());
+        let Some(chain) = chain else { return Ok(()) };
         for signer in &self.policy.signers {
             if let (TrustBasis::FirstUse, Some(digest)) = (signer.basis, &signer.key_digest) {
                 chain.remember_signer(&self.root, digest)?;
@@ -193,6 +195,37 @@ mod tests {
             trust_reason(&mut trust, "/elsewhere/file", &stranger),
             Ok(TrustBasis::FirstUse)
         );
+    }
+
+    #[test]
+    fn remembers_no_signer_of_unverified_download() {
+        let user = TestUser::new();
+        let owner = user.unknown_signer("/owner");
+        let mut trust = user.trust("/a");
+        trust.policy().accept_unverified();
+        let stranger = user.unknown("/stranger");
+        let group = KeyChain::at(user.dir.path().join("others"));
+        let group = group.generate(&"/group".parse().unwrap(), KeyType::Hmac, None).unwrap();
+        let group = KeyChain::at(user.dir.path().join("others")).signer(&group.name).unwrap();
+        let unverified = Ok(TrustBasis::Unverified);
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=0", &stranger), unverified);
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=1", &group), unverified);
+        assert_eq!(trust_reason(&mut trust, "/a/f/v=1/seg=2", &owner), Ok(TrustBasis::FirstUse));
+        trust.remember().unwrap();
+        assert!(user.chain().known_signers().unwrap().is_empty());
+    }
+
+    /// `weir key trust` alone is enough to verify other names of the same signer.
+    #[test]
+    fn anchor_certificate_is_known_elsewhere() {
+        let user = TestUser::new();
+        let site = user.unknown("/site");
+        user.chain().add_anchor(site.certificate().unwrap()).unwrap();
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(trust_reason(&mut trust, "/elsewhere/f", &site), Ok(TrustBasis::FirstUse));
+        trust.remember().unwrap();
+        let mut trust = user.trust("/elsewhere");
+        assert_eq!(trust_reason(&mut trust, "/elsewhere/f", &site), Ok(TrustBasis::KnownKey));
     }
 
     #[test]

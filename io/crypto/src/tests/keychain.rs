@@ -16,6 +16,7 @@ use weir_wire::{Data, DataView, Name};
 use zeroize::Zeroizing;
 
 const SAFE_BAG: &str = include_str!("vectors/openssl-safe-bag.base64");
+const NDND: &str = include_str!("vectors/ndnd.pem");
 const NDNTS_CERTIFICATE: &str = include_str!("vectors/ndnts-certificate.hex");
 
 fn name(uri: &str) -> Name {
@@ -162,9 +163,8 @@ fn names_damaged_key_files() {
 fn imports_foreign_safe_bag() {
     let (_dir, chain) = chain();
     let chain = chain.with_passphrases(fixed("password"));
-    let Imported::Key(key) = chain.import(SAFE_BAG.as_bytes(), None, None).unwrap() else {
-        panic!("a key was expected");
-    };
+    let imported = chain.import(SAFE_BAG.as_bytes(), None, None).unwrap();
+    let [Imported::Key(key)] = &imported[..] else { panic!("a key was expected") };
     assert_eq!((key.name.to_string().as_str(), key.is_encrypted), ("/vec/KEY/ec", true));
     let signer = chain.signer(&name("/vec")).unwrap();
     let expected = hex::decode(NDNTS_CERTIFICATE.trim()).unwrap();
@@ -177,6 +177,56 @@ fn imports_foreign_safe_bag() {
     let refused = other.import(SAFE_BAG.as_bytes(), None, None);
     assert!(matches!(refused, Err(KeyChainError::PrivateKey(KeyError::Decrypt))));
     assert!(other.keys().unwrap().is_empty() && other.certificates().unwrap().is_empty());
+}
+
+#[test]
+fn imports_keys_and_certificates_of_ndnd() {
+    let (_dir, chain) = chain();
+    let imported = chain.import(NDND.as_bytes(), None, Some("secret")).unwrap();
+    let certificates = imported.iter().filter(|it| matches!(it, Imported::Certificate(_)));
+    assert_eq!((imported.len(), certificates.count()), (6, 3));
+    let chain = chain.with_passphrases(fixed("secret"));
+    for (identity, key_type) in [
+        ("/ndnd/ecc", KeyType::Ecdsa),
+        ("/ndnd/rsa", KeyType::Rsa),
+        ("/ndnd/ed25519", KeyType::Ed25519),
+    ] {
+        let key = chain.find(&name(identity)).unwrap();
+        assert_eq!((key.key_type, key.is_encrypted), (key_type, true));
+        // The certificate of ndnd is the only one.
+        let signer = chain.signer(&key.name).unwrap();
+        let certificates = chain.certificates_of(key.name.as_view()).unwrap();
+        assert_eq!(certificates, [signer.certificate().unwrap().clone()]);
+        let verifier = verifier_from_certificate(&certificates[0]).unwrap();
+        certificates[0].verify(&*verifier).unwrap();
+        let wire = sign_data(&Data::new(name("/a")), &signer).unwrap();
+        verify_data(&DataView::decode(&wire).unwrap(), &*verifier).unwrap();
+    }
+}
+
+#[test]
+fn imports_nothing_of_damaged_ndnd_text() {
+    let (_dir, chain) = chain();
+    let first_key = &NDND[..NDND.find("-----BEGIN NDN CERT").unwrap()];
+    for (damaged, expected) in [
+        // Another private key than the one that signed.
+        (NDND.replacen("EEIADD", "EEIADE", 1), "the key "),
+        (first_key.replacen("Wmg", "Wmh", 1), "the key "),
+        (first_key.replacen("lnlHls", "lnlHlt", 1), "the key is malformed"),
+        (first_key.replace("NDN KEY", "NDN CERT"), "neither a certificate"),
+        (first_key.replace("NDN KEY", "NDN OTHER"), "neither a certificate"),
+        (first_key.replacen("Bv0B", "Bv0?", 1), "neither a certificate"),
+        (first_key.replace("-----END", "----"), "neither a certificate"),
+    ] {
+        let error = chain.import(damaged.as_bytes(), None, None).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}: {damaged}");
+    }
+    assert!(chain.keys().unwrap().is_empty() && chain.certificates().unwrap().is_empty());
+
+    let imported = chain.import(first_key.as_bytes(), Some(&name("/other")), None).unwrap();
+    let [Imported::Key(key)] = &imported[..] else { panic!("a key was expected") };
+    assert_eq!(key.identity().to_string(), "/other");
+    assert!(chain.certificate_for(&key.name).unwrap().unwrap().is_self_issued());
 }
 
 #[test]
@@ -216,7 +266,7 @@ fn bare_pem_key_needs_name() {
     let refused = chain.import(bare.as_bytes(), None, None);
     assert!(matches!(refused, Err(KeyChainError::NameNeeded)));
     let imported = chain.import(bare.as_bytes(), Some(&name("/b")), Some("p")).unwrap();
-    let Imported::Key(key) = imported else { panic!("a key was expected") };
+    let [Imported::Key(key)] = &imported[..] else { panic!("a key was expected") };
     assert_eq!((key.identity().to_string().as_str(), key.is_encrypted), ("/b", true));
     assert!(chain.certificate_for(&key.name).unwrap().unwrap().is_self_issued());
     let refused = chain.import(b"no key at all", None, None);
@@ -234,11 +284,8 @@ fn trusts_issued_certificate() {
     let issued = site.issue(&request, &issuer, b"NA", ISSUED_VALIDITY_S).unwrap();
     assert!(!issued.is_self_issued());
 
-    let Imported::Certificate(_) =
-        user.import(to_base64_lines(issued.wire()).as_bytes(), None, None).unwrap()
-    else {
-        panic!("a certificate was expected");
-    };
+    let imported = user.import(to_base64_lines(issued.wire()).as_bytes(), None, None).unwrap();
+    assert!(matches!(imported[..], [Imported::Certificate(_)]), "{imported:?}");
     let signer = user.signer(&name("/site/alice")).unwrap();
     assert_eq!(signer.certificate(), Some(&issued), "issued ones go before its own");
 

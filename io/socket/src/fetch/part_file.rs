@@ -41,9 +41,9 @@ use super::sink::{Checksums, FileSink};
 ///    state, nothing is fetched (if configured).
 /// 2. It opens or creates the part file and locks it. One process at a time may download to a
 ///    target.
-/// 3. The state file must belong to the same version, or to one with the same content digest. Then
-///    each listed segment is read and compared with its checksum. Otherwise the part file is
-///    truncated.
+/// 3. The state file must belong to the same version, or to one with the same content digest, and
+///    list verified segments (unless [`PartFile::accept_unverified`] is set). Then each listed
+///    segment is read and compared with its checksum. Otherwise the part file is truncated.
 /// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
 /// 5. [`save`](Output::save) syncs the data first and replaces the state file then: a power failure
 ///    may lose segments, but the state never lists a lost one.
@@ -75,6 +75,7 @@ pub struct PartFile {
     checksums: Checksums,
     skips_complete_target: bool,
     keeps_user_files: bool,
+    accepts_unverified: bool,
     /// The attributes of the producer's file to restore, if wanted.
     restored: Option<RestoredMetadata>,
     /// The file with the final name when the download began.
@@ -179,6 +180,7 @@ impl PartFile {
             checksums: Checksums::new(),
             skips_complete_target: false,
             keeps_user_files: false,
+            accepts_unverified: false,
             restored: None,
             target_at_start: None,
             on_discarded: None,
@@ -207,6 +209,14 @@ impl PartFile {
         self.skip_if_complete()
     }
 
+    /// For a download that does not verify all segments. A later download that does must not trust
+    /// the stored ones: only another one with this setting resumes them.
+    #[must_use]
+    pub fn accept_unverified(mut self) -> Self {
+        self.accepts_unverified = true;
+        self
+    }
+
     /// Gives the file the producer's execute permissions and modification time, if the metadata
     /// state them.
     #[must_use]
@@ -228,6 +238,9 @@ impl PartFile {
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (name, state) = state::decode(&octets)?;
+        if !state.is_verified && !self.accepts_unverified {
+            return None;
+        }
         // A restarted producer gives an unchanged file another version. The digest is over
         // segments, so equal digests mean equal segments.
         let is_same = match (state.content_digest, self.content_digest) {
@@ -246,7 +259,7 @@ impl PartFile {
 
     fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
         let (versioned, digest) = (&self.versioned, self.content_digest);
-        state::encode(segment_size, versioned, digest, have, checksums)
+        state::encode(!self.accepts_unverified, segment_size, versioned, digest, have, checksums)
     }
 
     /// The file with the final name, if any.

@@ -35,6 +35,9 @@ pub(super) struct Report {
     is_stored: bool,
     has_manifest: bool,
     has_unsigned_end: bool,
+    accepts_unverified: bool,
+    /// Segments were resumed from an earlier attempt, which may not have verified them.
+    has_unverified_rest: bool,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
     stats: ConsumerStats,
@@ -42,7 +45,12 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(args: &Args) -> Self {
-        Self { name: args.name.to_string(), started: Some(Instant::now()), ..Self::default() }
+        Self {
+            name: args.name.to_string(),
+            started: Some(Instant::now()),
+            accepts_unverified: args.accept_unverified,
+            ..Self::default()
+        }
     }
 
     /// Sets the number of failed entries.
@@ -70,6 +78,9 @@ impl Report {
         self.octets += summary.octets;
         self.segments += summary.segments;
         self.segments_resumed += summary.segments_resumed;
+        // A complete file was compared with the digest in its metadata.
+        let has_resumed = summary.segments_resumed > 0 && !summary.was_complete;
+        self.has_unverified_rest |= self.accepts_unverified && has_resumed;
         self.add(summary, path);
     }
 
@@ -126,14 +137,28 @@ impl Report {
         client: &mut Client,
         is_json: bool,
     ) -> anyhow::Result<()> {
-        if is_json {
-            return Ok(outln!("{}", self.to_json(signers, client))?);
-        }
         // If everything failed, only the errors are printed.
-        if self.files > 0 || self.failed == 0 {
+        let has_result = self.files > 0 || self.failed == 0;
+        if is_json {
+            outln!("{}", self.to_json(signers, client))?;
+        } else if has_result {
             self.print_text(signers, client);
         }
+        if has_result && self.accepts_unverified && !self.is_verified(signers) {
+            errln!(
+                "NOT VERIFIED: anyone on the path may have made this data; only digests and the \
+                 order of segments were checked"
+            );
+        }
         Ok(())
+    }
+
+    /// Whether signatures of trusted keys cover everything.
+    fn is_verified(&self, signers: &[TrustedSigner]) -> bool {
+        // Without a signer, everything is from an earlier attempt.
+        let has_unknown = self.accepts_unverified && signers.is_empty();
+        let is_signed = signers.iter().all(|signer| signer.basis.is_verified());
+        is_signed && !has_unknown && !self.has_unverified_rest
     }
 
     fn to_json(&self, signers: &[TrustedSigner], client: &Client) -> Value {
@@ -191,6 +216,7 @@ impl Report {
             },
             "served_by": served_by,
             "routers": routers.collect::<Vec<_>>(),
+            "verified": self.is_verified(signers),
             "signers": signers.iter().map(signer_to_json).collect::<Vec<_>>(),
         })
     }

@@ -11,6 +11,8 @@ use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 use crate::fetch::sink::{Checksums, checksum};
 
 const MAGIC: &[u8; 8] = b"weirpt03";
+/// Starts the state of a download that accepts unverified segments.
+const UNVERIFIED_MAGIC: &[u8; 8] = b"weirpu03";
 const DIGEST_LEN: usize = 32;
 /// Stands for an unknown digest.
 const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
@@ -19,6 +21,8 @@ pub(super) const BYTES_MAX: u64 = 16 << 30;
 
 /// The content of a state file.
 pub(super) struct PartState {
+    /// Whether each segment was verified when it was stored.
+    pub(super) is_verified: bool,
     pub(super) segment_size: u64,
     /// The digest of the object, if its metadata stated one.
     pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
@@ -26,8 +30,8 @@ pub(super) struct PartState {
     pub(super) checksums: Checksums,
 }
 
-/// The segments of a part file that still match their checksums. Each was verified when it was
-/// stored, but may have been damaged on the disk since.
+/// The segments of a part file that still match their checksums. Each was right when it was stored,
+/// but may have been damaged on the disk since.
 pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<SegmentSet> {
     let len = file.metadata()?.len();
     let mut have = SegmentSet::new();
@@ -46,6 +50,7 @@ pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<Segm
 }
 
 pub(super) fn encode(
+    is_verified: bool,
     segment_size: u64,
     versioned: &Name,
     content_digest: Option<[u8; DIGEST_LEN]>,
@@ -53,7 +58,7 @@ pub(super) fn encode(
     checksums: &[u32],
 ) -> Vec<u8> {
     let name = versioned.value();
-    let mut octets = MAGIC.to_vec();
+    let mut octets = if is_verified { MAGIC } else { UNVERIFIED_MAGIC }.to_vec();
     octets.extend_from_slice(&segment_size.to_le_bytes());
     octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
     octets.extend_from_slice(name);
@@ -74,7 +79,11 @@ pub(super) fn encode(
 
 pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     let (octets, digest) = octets.split_at_checked(octets.len().checked_sub(DIGEST_LEN)?)?;
-    let rest = octets.strip_prefix(MAGIC)?;
+    let (magic, rest) = octets.split_first_chunk::<8>()?;
+    let is_verified = magic == MAGIC;
+    if !is_verified && magic != UNVERIFIED_MAGIC {
+        return None;
+    }
     if sha256(&[octets]) != digest {
         return None;
     }
@@ -102,6 +111,6 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     for (segment, checksum) in have.iter().zip(stored) {
         checksums[segment as usize] = u32::from_le_bytes(*checksum);
     }
-    let state = PartState { segment_size, content_digest, stored: have, checksums };
+    let state = PartState { is_verified, segment_size, content_digest, stored: have, checksums };
     Some((NameView::from_value(name).ok()?, state))
 }

@@ -45,6 +45,25 @@ fn resumes_interrupted_download() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left over");
 }
 
+/// Segments that no signature covers never become those of a verified download.
+#[test]
+fn verified_download_resumes_no_unverified_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let unverified = || PartFile::new(&target).accept_unverified();
+    let have = interrupted(&target);
+    let mut output = unverified();
+    assert_eq!(open(&mut output, 1).unwrap(), have, "verified segments are good enough");
+    output.sink(4).unwrap().store(&[(1, b"1111")]).unwrap();
+    let mut all = have;
+    all.insert(1);
+    output.save(&all).unwrap();
+    drop(output);
+    assert_eq!(open(&mut unverified(), 1).unwrap(), all);
+    assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
+    assert_eq!(fs::metadata(dir.path().join(".file.weir-part")).unwrap().len(), 0);
+}
+
 /// A producer that was started again gives an unchanged file a new version.
 #[test]
 fn resumes_with_same_content_digest() {
