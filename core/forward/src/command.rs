@@ -22,7 +22,17 @@ impl Router {
             }
             Command::SetNextHops { prefix, next_hops } => self.set_next_hops(prefix, next_hops),
             Command::SetStrategy { prefix, strategy } => {
-                tables.strategies.set(prefix, strategy, &tables.hash_key);
+                let name = prefix.as_view();
+                let before = tables.strategy(name).kind();
+                tables.strategies.set(prefix.clone(), strategy, &tables.hash_key);
+                if tables.strategy(name).kind() != before {
+                    // The state of one strategy means something else to another.
+                    for index in tables.fib.measurements_around(name) {
+                        if let Some(measured) = tables.measurements.find_mut(index) {
+                            measured.reset_strategy();
+                        }
+                    }
+                }
             }
             Command::ConfigureStore(config) => self.content.store.configure(self.now, config),
             Command::EraseStore { transaction, prefix, limit } => {

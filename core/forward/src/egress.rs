@@ -94,6 +94,19 @@ impl Egress {
         ingress: FaceId,
         entry: &PitEntry,
     ) {
+        self.interest_as(face, tokens, ingress, entry, entry.interest.clone());
+    }
+
+    /// Sends the Interest of a PIT entry to `face` as `packet`, a copy with another nonce.
+    #[inline(always)]
+    pub(crate) fn interest_as(
+        &mut self,
+        face: FaceId,
+        tokens: PitTokens,
+        ingress: FaceId,
+        entry: &PitEntry,
+        packet: Packet,
+    ) {
         self.stats.out_interests += 1;
         let pit_token = match tokens {
             PitTokens::Shard if entry.can_be_prefix => self.prefix_token,
@@ -102,7 +115,6 @@ impl Egress {
             PitTokens::Secret | PitTokens::LongSecret => self.secret_token(face, tokens, entry),
         };
         let header = LpHeader { pit_token, incoming_face: Some(ingress.0), ..LpHeader::default() };
-        let packet = entry.interest.clone();
         self.out.packets.push(OutPacket { face, header, packet });
     }
 

@@ -15,7 +15,9 @@ use crate::transfer::parse_prefix;
 ///
 /// A strategy chooses among several routes. best-route uses the cheapest route, and another for a
 /// retransmission. multicast uses all routes. lowest-rtt uses the fastest. multipath spreads the
-/// segments of an object over all routes.
+/// segments of an object over all routes. asf uses the fastest and probes another one each minute;
+/// its parameters are probing-interval, max-timeouts and measurements-lifetime. random uses any
+/// route. access uses all routes at first, and then the one that answered.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir strategy set /demo multicast\n  weir strategy list")]
 pub(crate) struct Args {
@@ -47,8 +49,8 @@ enum StrategyCommand {
         /// The prefix; / means all names
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
-        /// best-route, multicast, lowest-rtt, multipath, or a full strategy name with version and
-        /// parameters
+        /// best-route, multicast, lowest-rtt, multipath, asf, random, access, or a full strategy name
+        /// with version and parameters
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },

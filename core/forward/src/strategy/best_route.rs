@@ -193,7 +193,7 @@ fn wait_ns(measured: &Measurement) -> u64 {
 pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>) -> bool {
     let pending = context.entry().upstreams().filter(|record| record.expiry > context.now);
     let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);
-    let interval_ns = context.entry().strategy_state().max(suppression.initial_ns);
+    let interval_ns = suppression.current_ns(context.entry().strategy_state());
     let is_early = !may_retransmit(context.now, last, interval_ns);
     if is_early {
         context.egress.drop_packet(DropReason::Suppressed);

@@ -3,11 +3,11 @@
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_base::{FaceId, Instant, NS_PER_MS, Rng};
 use weir_wire::NackReason;
 
 use super::{Parameter, StrategyError};
-use crate::egress::{Egress, OutNack};
+use crate::egress::{Egress, OutNack, with_nonce};
 use crate::scope::{Scope, scope_of};
 use crate::stats::DropReason;
 use crate::table::faces::{Face, FaceTable};
@@ -32,9 +32,13 @@ impl Default for Suppression {
 }
 
 impl Suppression {
+    /// The interval of an entry or upstream with this state, which is 0 at first.
+    pub(super) fn current_ns(&self, state: u64) -> u64 {
+        state.max(self.initial_ns)
+    }
+
     pub(super) fn next_ns(&self, interval_ns: u64) -> u64 {
-        let interval_ns = interval_ns.max(self.initial_ns);
-        (interval_ns.saturating_mul(self.multiplier_milli) / 1000).min(self.max_ns)
+        (self.current_ns(interval_ns).saturating_mul(self.multiplier_milli) / 1000).min(self.max_ns)
     }
 }
 
@@ -44,8 +48,13 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
         5
     }
 
+    /// Whether the strategy has the parameters of exponential suppression.
+    fn has_suppression(&self) -> bool {
+        true
+    }
+
     /// Creates the strategy with its own parameters, in the order of the name. There is at least
-    /// one. Parameters that all strategies have are not passed.
+    /// one. Parameters of suppression are not passed to a strategy that has suppression.
     ///
     /// # Errors
     /// If there is no such parameter, or a value is out of range.
@@ -138,8 +147,7 @@ impl Context<'_> {
     /// whether it was sent.
     pub(crate) fn send_interest(&mut self, hop: FibNextHop) -> bool {
         let FibNextHop { face, measurement, .. } = hop;
-        if self.entry().hop_limit == Some(0) && !self.is_local(face) {
-            self.egress.drop_packet(DropReason::HopLimitSpent);
+        if !self.has_hops_left(face) {
             return false;
         }
         let entry = self.pit.entry(self.entry);
@@ -172,6 +180,54 @@ impl Context<'_> {
         let ingress = self.ingress;
         self.egress.interest(face, self.faces.tokens_of(face), ingress, entry);
         true
+    }
+
+    /// Sends a copy of the Interest, which is on its way to another next hop, with this nonce to
+    /// `hop`. Returns whether it was sent.
+    pub(crate) fn send_probe(&mut self, hop: FibNextHop, nonce: u32) -> bool {
+        let FibNextHop { face, measurement, .. } = hop;
+        if !self.has_hops_left(face) {
+            return false;
+        }
+        let (now, expiry) = (self.now, self.now.plus_ns(self.lifetime_ns));
+        let flight = self.measurements.begin(now, measurement);
+        let (sent_at, nacked, strategy_state) = (now, None, 0);
+        let record = OutRecord { face, nonce, sent_at, expiry, nacked, flight, strategy_state };
+        self.pit.add_upstream(self.entry, &record);
+        let entry = self.pit.entry(self.entry);
+        let packet = with_nonce(entry, nonce);
+        let tokens = self.faces.tokens_of(face);
+        self.egress.interest_as(face, tokens, self.ingress, entry, packet);
+        true
+    }
+
+    /// Whether the Interest may go to `face` by its HopLimit. Counts it as dropped if not.
+    #[inline(always)]
+    fn has_hops_left(&mut self, face: FaceId) -> bool {
+        let has_left = self.entry().hop_limit != Some(0) || self.is_local(face);
+        if !has_left {
+            self.egress.drop_packet(DropReason::HopLimitSpent);
+        }
+        has_left
+    }
+
+    /// Lengthens the suppression interval of an upstream for the next retransmission.
+    pub(crate) fn lengthen_upstream_suppression(
+        &mut self,
+        suppression: &Suppression,
+        face: FaceId,
+    ) {
+        let upstreams = &mut self.pit.lists_mut(self.entry).upstreams;
+        if let Some(record) = upstreams.iter_mut().find(|record| record.face == face) {
+            record.strategy_state = suppression.next_ns(record.strategy_state);
+        }
+    }
+
+    /// Random numbers for this Interest. Its sender cannot foresee them, since the hash of the name
+    /// has a secret key. The same Interest yields the same numbers again.
+    pub(crate) fn rng(&self) -> Rng {
+        let entry = self.entry();
+        Rng::from_seed(entry.hash ^ u64::from(entry.nonce()))
     }
 
     /// Schedules a call of [`Behaviour::on_timeout`] after this time, unless the Interest expires

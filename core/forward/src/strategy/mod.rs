@@ -4,6 +4,8 @@
 //! in the `strategy_state` fields of the PIT entry, of the out-record of an upstream, and of the
 //! measurements of a next hop.
 
+mod access;
+mod asf;
 mod best_route;
 pub(crate) mod choice;
 pub(crate) mod context;
@@ -11,6 +13,7 @@ mod lowest_rtt;
 mod multicast;
 mod multipath;
 pub(crate) mod nacks;
+mod random;
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -51,6 +54,9 @@ strategies! {
     Multicast = "multicast": multicast::Multicast,
     LowestRtt = "lowest-rtt": lowest_rtt::LowestRtt,
     Multipath = "multipath": multipath::WITHOUT_PARAMETERS,
+    Asf = "asf": asf::DEFAULT,
+    Random = "random": random::Random,
+    Access = "access": access::Access,
 }
 
 /// A strategy with its parameters, as chosen for a prefix.
@@ -111,6 +117,10 @@ impl Strategy {
         StrategyKind::Multicast.into()
     }
 
+    pub(crate) fn kind(&self) -> StrategyKind {
+        self.kind
+    }
+
     /// The name of the strategy, with version and parameters.
     pub fn name(&self) -> &Name {
         &self.name
@@ -141,8 +151,9 @@ impl Strategy {
         let mut own = Vec::new();
         for component in components {
             let parameter = parse_parameter(component.value)?;
-            // Parameters of suppression exist for all strategies. Others belong to this strategy.
-            if !strategy.suppression.set(&parameter)? {
+            // Parameters of suppression are the same for all strategies that have it. Others belong
+            // to this strategy.
+            if !kind.behaviour().has_suppression() || !strategy.suppression.set(&parameter)? {
                 own.push(parameter);
             }
             strategy.name.push_view(component);
@@ -191,7 +202,7 @@ impl Strategy {
 
     /// How long after the last transmission a retransmission of an entry is accepted.
     pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
-        entry.strategy_state().max(self.suppression.initial_ns)
+        self.suppression.current_ns(entry.strategy_state())
     }
 }
 
@@ -230,8 +241,14 @@ fn parse_parameter(component: &[u8]) -> Result<Parameter<'_>, StrategyError> {
     Ok(Parameter { text, key, value })
 }
 
+/// A number of decimal digits alone.
+fn parse_number(text: &str) -> Option<u64> {
+    let is_decimal = text.bytes().all(|octet| octet.is_ascii_digit());
+    text.parse().ok().filter(|_| is_decimal)
+}
+
 impl Suppression {
-    /// Sets one of the parameters that all strategies have. Returns `false` for another parameter.
+    /// Sets one of the parameters of suppression. Returns `false` for another parameter.
     fn set(&mut self, parameter: &Parameter<'_>) -> Result<bool, StrategyError> {
         let milliseconds = || match parameter.value.parse::<u32>() {
             Ok(ms) => Ok(u64::from(ms) * NS_PER_MS),

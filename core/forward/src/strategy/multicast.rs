@@ -22,7 +22,7 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
     for position in 0..context.next_hops.len() {
         let Some(hop) = context.eligible_at(position) else { continue };
         let pending = context.out_record(hop.face).filter(|record| record.expiry > context.now);
-        let interval_ns = pending.map(|record| record.strategy_state.max(suppression.initial_ns));
+        let interval_ns = pending.map(|record| suppression.current_ns(record.strategy_state));
         if let (Some(record), Some(interval_ns)) = (pending, interval_ns)
             && !may_retransmit(context.now, record.sent_at, interval_ns)
         {
@@ -34,11 +34,7 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
         let was_pending = pending.is_some();
         sent |= context.send_interest(hop);
         if was_pending {
-            let face = hop.face;
-            let upstreams = &mut context.pit.lists_mut(context.entry).upstreams;
-            if let Some(record) = upstreams.iter_mut().find(|record| record.face == face) {
-                record.strategy_state = suppression.next_ns(record.strategy_state);
-            }
+            context.lengthen_upstream_suppression(suppression, hop.face);
         }
     }
     if !sent {

@@ -25,7 +25,7 @@ use weir_base::{FaceId, NS_PER_S};
 use weir_wire::NackReason;
 
 use super::context::{Behaviour, Context, Suppression};
-use super::{Parameter, StrategyError, best_route};
+use super::{Parameter, StrategyError, best_route, parse_number};
 use crate::shard::object_and_segment;
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
@@ -397,10 +397,4 @@ fn parse_weight(parameter: &Parameter<'_>) -> Result<(FaceId, u64), StrategyErro
         true => Ok(parsed),
         false => Err(parameter.refuse("the weight must be from 0 to 1000")),
     }
-}
-
-/// Decimal digits alone.
-fn parse_number(text: &str) -> Option<u64> {
-    let is_decimal = text.bytes().all(|octet| octet.is_ascii_digit());
-    text.parse().ok().filter(|_| is_decimal)
 }

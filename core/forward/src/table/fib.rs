@@ -222,6 +222,14 @@ impl Fib {
         self.entries.longest_match(name, hashes)
     }
 
+    /// The measurements of the next hops of all prefixes below or above `prefix`.
+    pub(crate) fn measurements_around(&self, prefix: NameView<'_>) -> impl Iterator<Item = u32> {
+        let entries = self.entries.iter().filter(move |(name, _)| {
+            prefix.is_prefix_of(name.as_view()) || name.as_view().is_prefix_of(prefix)
+        });
+        entries.flat_map(|(_, entry)| entry.next_hops.iter().map(|hop| hop.measurement))
+    }
+
     /// Distrusts the next hop that sent false Data of `name`. For a while, others of its prefix are
     /// preferred. `source` is the value that [`Store::insert`](weir_store::Store::insert) received.
     pub(crate) fn distrust(

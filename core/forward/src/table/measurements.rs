@@ -3,9 +3,10 @@
 
 use alloc::boxed::Box;
 
-use weir_base::{Instant, RttConfig, RttEstimator, Slab};
+use weir_base::{FaceId, Instant, NS_PER_S, RttConfig, RttEstimator, Slab};
 
 use crate::table::path_model::PathModel;
+use crate::table::prefix_hops::{PrefixHop, PrefixHops, namespace_of};
 
 /// Maximum number of measured next hops; further ones are not measured.
 const MEASUREMENTS_MAX: usize = 1 << 16;
@@ -13,6 +14,8 @@ const MEASUREMENTS_MAX: usize = 1 << 16;
 /// dropped.
 pub(crate) const MODELS_MAX: usize = 1024;
 const NONE: u32 = u32::MAX;
+/// A namespace has a working next hop for this long after its last Data (NFD, `AccessStrategy`).
+const WORKING_NS: u64 = 8 * NS_PER_S;
 /// 1 / weight of the last gap between two Data in the average.
 const GAP_PARTS: i64 = 16;
 
@@ -109,8 +112,12 @@ pub(crate) struct Measurement {
     used_at: Instant,
     /// The FIB no longer has the next hop.
     is_retired: bool,
+    /// One of the failures was a Nack. It has no meaning without failures.
+    has_refused: bool,
     /// State of the prefix's strategy for this next hop.
     pub(crate) strategy_state: u64,
+    /// When the strategy of the prefix probes a next hop; zero if it has not chosen a time.
+    pub(crate) probe_at: Instant,
     model: Option<Box<PathModel>>,
 }
 
@@ -129,7 +136,9 @@ impl Measurement {
             silent_since: None,
             used_at: now,
             is_retired: false,
+            has_refused: false,
             strategy_state: 0,
+            probe_at: Instant::ZERO,
             model: None,
         }
     }
@@ -157,6 +166,27 @@ impl Measurement {
         self.failures
     }
 
+    /// Whether it has refused an Interest since its last Data.
+    pub(crate) fn has_refused(&self) -> bool {
+        self.failures > 0 && self.has_refused
+    }
+
+    /// Forgets round-trip times, failures and the strategy's state, as if it were a new next hop.
+    pub(crate) fn restart(&mut self) {
+        self.rtt = RttEstimator::new(RttConfig::default());
+        self.last_data_at = None;
+        (self.failures, self.unanswered, self.strategy_state) = (0, 0, 0);
+    }
+
+    /// The strategy of the prefix is another one now, and starts without state.
+    pub(crate) fn reset_strategy(&mut self) {
+        (self.strategy_state, self.probe_at) = (0, Instant::ZERO);
+    }
+
+    pub(crate) fn last_data_at(&self) -> Option<Instant> {
+        self.last_data_at
+    }
+
     /// Time since the last Interest to this next hop was sent or ended, ns.
     pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.used_at)
@@ -164,6 +194,7 @@ impl Measurement {
 
     /// Counts `count` Interests that should have been answered by now.
     pub(crate) fn note_failures(&mut self, count: u32) {
+        self.has_refused &= self.failures > 0;
         self.failures = self.failures.saturating_add(count);
     }
 
@@ -219,11 +250,19 @@ impl Measurement {
     }
 }
 
-/// The measurements of all next hops of the FIB.
+/// The next hop that has answered last in the namespace of a name.
+pub(crate) struct WorkingHop {
+    pub(crate) face: FaceId,
+    /// Its retransmission timeout.
+    pub(crate) rto_ns: u64,
+}
+
+/// The measurements of all next hops of the FIB, and of the next hops of longer namespaces.
 #[derive(Default)]
 pub(crate) struct Measurements {
     all: Slab<Measurement>,
     models: usize,
+    prefix_hops: PrefixHops,
 }
 
 impl Measurements {
@@ -257,6 +296,46 @@ impl Measurements {
 
     pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut Measurement> {
         self.all.get_mut(index)
+    }
+
+    /// The next hop that has answered last in the longest namespace of a name with a working next
+    /// hop.
+    pub(crate) fn working_hop(&self, now: Instant, name_value: &[u8]) -> Option<WorkingHop> {
+        let working = |hop: &PrefixHop| {
+            let measured = self.find(hop.measurement)?;
+            let last = measured.last_data_at.filter(|&at| now.ns_since(at) < WORKING_NS)?;
+            Some((last, WorkingHop { face: hop.face, rto_ns: measured.rtt.rto_ns() }))
+        };
+        self.prefix_hops.of_name(name_value).find_map(|hops| {
+            let latest = hops.iter().filter_map(working).max_by_key(|&(at, _)| at);
+            latest.map(|(_, hop)| hop)
+        })
+    }
+
+    /// The measurements of `face` in the namespace of an Interest. They begin here if there are
+    /// none.
+    pub(crate) fn index_for(
+        &mut self,
+        now: Instant,
+        name_value: &[u8],
+        can_be_prefix: bool,
+        face: FaceId,
+    ) -> u32 {
+        let namespace = namespace_of(name_value, can_be_prefix);
+        if let Some(known) = self.prefix_hops.find(namespace, face) {
+            return known;
+        }
+        if self.prefix_hops.is_full() {
+            let all = &self.all;
+            let is_used =
+                |index| all.get(index).is_some_and(|measured| measured.idle_ns(now) < WORKING_NS);
+            self.prefix_hops.make_room(is_used).into_iter().for_each(|index| self.retire(index));
+        }
+        let measurement = self.insert(now);
+        if measurement != NONE {
+            self.prefix_hops.insert(namespace, PrefixHop { face, measurement });
+        }
+        measurement
     }
 
     /// An Interest is sent to a next hop.
@@ -295,6 +374,7 @@ impl Measurements {
         // An answer from elsewhere is no failure of this next hop.
         if matches!(end, FlightEnd::Nack | FlightEnd::TimeOut) {
             measured.note_failures(1);
+            measured.has_refused |= end == FlightEnd::Nack;
         }
         match (&mut measured.model, end) {
             (None, _) => {}

@@ -7,6 +7,7 @@ pub(crate) mod fib;
 pub(crate) mod measurements;
 pub(crate) mod path_model;
 pub(crate) mod pit;
+pub(crate) mod prefix_hops;
 pub(crate) mod prefixes;
 pub(crate) mod queue_estimator;
 pub(crate) mod records;

@@ -12,6 +12,8 @@ use crate::{
     Outbox, PitTokens, Router, RouterConfig,
 };
 
+mod access;
+mod asf;
 mod contents;
 mod disk;
 mod disks;
@@ -22,6 +24,7 @@ mod room;
 mod scope;
 mod sharding;
 mod strategies;
+mod topology;
 
 /// A program on this host.
 const LOCAL: FaceId = FaceId(256);

@@ -1,4 +1,4 @@
-//! best-route and multicast.
+//! best-route, multicast, lowest-rtt and random.
 
 use super::*;
 
@@ -318,4 +318,108 @@ fn measurements_end_with_last_flight() {
     assert_eq!(of(&fixture, 0).unwrap().0, 1);
     fixture.answer(U, data("/a/2", 0));
     assert_eq!(of(&fixture, 0), None);
+}
+
+/// NFD's case for best-route (fe044ce3, `best-route-strategy.t.cpp`, Forward): retransmissions
+/// follow the cost of unused next hops, then the age of the last transmission.
+#[test]
+fn best_route_retransmits_by_cost_then_age() {
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 10), (V, 20), (SPOOFABLE, 30)]);
+    // U is the downstream, so it is no upstream.
+    assert_eq!(sent(&fixture.ask(U, &Ask::new("/a", 1))), vec![(V, PacketKind::Interest)]);
+    let (mut faces, mut last) = (Vec::new(), fixture.now);
+    for nonce in 2..400 {
+        fixture.pass_ms(5);
+        // The strategy itself may send at a timeout; those are not retransmissions.
+        fixture.take();
+        let out = fixture.ask(LOCAL, &Ask::new("/a", nonce));
+        if let [packet] = &out[..] {
+            assert!(fixture.now.ns_since(last) >= 10 * NS_PER_MS);
+            last = fixture.now;
+            faces.push(packet.face);
+        }
+    }
+    assert_eq!(faces[..5], [U, SPOOFABLE, V, U, SPOOFABLE]);
+    fixture.route("/a", &[(V, 20), (SPOOFABLE, 30)]);
+    for nonce in 1000..1003 {
+        fixture.pass_ms(500);
+        fixture.take();
+        assert_ne!(fixture.ask(LOCAL2, &Ask::new("/a", nonce))[0].face, U, "no longer a next hop");
+    }
+}
+
+#[test]
+fn random_uses_all_eligible_hops() {
+    let mut fixture = Fixture::new();
+    fixture.strategy("/r", "/localhost/nfd/strategy/random");
+    fixture.route("/r", &[(U, 10), (V, 20), (SPOOFABLE, 30), (LOCAL, 0)]);
+    let mut counts = [0; 3];
+    for number in 0..1000 {
+        let out = fixture.ask(LOCAL, &Ask::new(&alloc::format!("/r/{number}"), number));
+        let [packet] = &out[..] else { panic!("one next hop for each Interest") };
+        let at = [U, V, SPOOFABLE].iter().position(|&face| face == packet.face);
+        counts[at.expect("not the ingress")] += 1;
+    }
+    assert!(counts.iter().all(|&count| (250..420).contains(&count)), "{counts:?}");
+    // Retransmissions are not suppressed, and each has a new chance.
+    let faces = (0..20).map(|nonce| fixture.ask(LOCAL, &Ask::new("/r/x", nonce))[0].face);
+    let faces: Vec<FaceId> = faces.collect();
+    assert!(faces.iter().any(|face| *face != faces[0]));
+}
+
+#[test]
+fn random_without_next_hop_sends_nack() {
+    let mut fixture = Fixture::new();
+    fixture.strategy("/r", "/localhost/nfd/strategy/random");
+    let out = fixture.ask(LOCAL, &Ask::new("/r/1", 1));
+    assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
+    assert_eq!(fixture.router.stats().pit_entries, 0);
+    // A pending Interest stays pending.
+    fixture.route("/r", &[(U, 0)]);
+    fixture.ask(LOCAL, &Ask::new("/r/2", 1));
+    fixture.route("/r", &[]);
+    assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/r/2", 2))), vec![]);
+    assert_eq!(sent(&fixture.answer(U, data("/r/2", 0))), vec![(LOCAL, PacketKind::Data)]);
+}
+
+#[test]
+fn strategies_of_nfd_have_its_versions() {
+    use crate::strategy::{Strategy, StrategyError};
+    let parse = |text: &str| {
+        let name: Name = alloc::format!("/localhost/nfd/strategy/{text}").parse().unwrap();
+        Strategy::from_name(name.as_view()).map(|strategy| strategy.name().to_string())
+    };
+    for (word, version) in
+        [("best-route", 5), ("multicast", 5), ("asf", 5), ("random", 1), ("access", 1)]
+    {
+        let full = alloc::format!("/localhost/nfd/strategy/{word}/v={version}");
+        assert_eq!(parse(word), Ok(full));
+        let next = alloc::format!("{word}/v={}", version + 1);
+        assert_eq!(parse(&next), Err(StrategyError::Unknown));
+    }
+    // These two have no parameters, not even those of suppression.
+    for word in ["random", "access"] {
+        let tuned = alloc::format!("{word}/v=1/retx-suppression-initial~20");
+        assert!(matches!(parse(&tuned), Err(StrategyError::BadParameter(..))), "{word}");
+    }
+}
+
+/// NFD's cases for all strategies (fe044ce3, `strategy-scope-control.t.cpp`,
+/// `strategy-nack-return.t.cpp`).
+#[test]
+fn all_strategies_keep_scope_and_return_nacks() {
+    for kind in crate::strategy::StrategyKind::ALL {
+        let mut fixture = Fixture::new();
+        let name = alloc::format!("/localhost/nfd/strategy/{kind}");
+        ["/localhop", "/a"].iter().for_each(|prefix| fixture.strategy(prefix, &name));
+        fixture.route("/localhop", &[(U, 0), (LOCAL2, 1)]);
+        let out = fixture.ask(V, &Ask::new("/localhop/x", 1));
+        assert_eq!(sent(&out), vec![(LOCAL2, PacketKind::Interest)], "{kind}");
+        fixture.route("/a", &[(U, 0)]);
+        let asked = fixture.ask(LOCAL, &Ask::new("/a/1", 1)).remove(0).packet;
+        let out = fixture.nack(U, NackReason::Congestion, &asked);
+        assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)], "{kind}");
+        assert_eq!(out[0].header.nack, Some(NackReason::Congestion), "{kind}");
+    }
 }

@@ -517,7 +517,25 @@ fn chooses_strategies() {
     let with = format!("{multicast}/retx-suppression-initial~20/retx-suppression-multiplier~1.5");
     assert_eq!(choose("/s", &with).1, Some(with.clone()));
 
-    assert_eq!(choose("/s", &format!("{base}/asf")).0, 404);
+    // NFD's strategies with NFD's versions. Some have parameters.
+    for (word, version) in [("asf", 5), ("random", 1), ("access", 1)] {
+        let full = format!("{base}/{word}/v={version}");
+        let (code, instance, _, actions) = choose("/s", &format!("{base}/{word}"));
+        assert_eq!((code, instance, actions), (200, Some(full.clone()), 1));
+        assert_eq!(
+            choose("/s", &format!("{full}/retx-suppression-max~300")).0 == 200,
+            word == "asf"
+        );
+    }
+    let with = format!("{base}/asf/v=5/probing-interval~30000/max-timeouts~5");
+    assert_eq!(choose("/s", &with).1, Some(with.clone()));
+    let (code, _, text, _) = choose("/s", &format!("{base}/asf/v=4"));
+    assert_eq!(code, 409);
+    assert_eq!(text, "Error instantiating strategy: asf does not support version 4");
+    assert_eq!(choose("/s", &format!("{base}/asf/v=6")).2, "Strategy not registered");
+    assert_eq!(choose("/s", &format!("{base}/asf/v=5/probing-interval~500")).0, 409);
+
+    assert_eq!(choose("/s", &format!("{base}/self-learning")).0, 404);
     assert_eq!(choose("/s", &format!("{base}/multicast/v=6")).2, "Strategy not registered");
     assert_eq!(choose("/s", "/").0, 404);
     let (code, _, text, _) = choose("/s", &format!("{base}/multicast/v=4"));

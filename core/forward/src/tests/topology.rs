@@ -1,0 +1,222 @@
+//! Several routers with links, consumers and producers under virtual time.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+
+use super::*;
+
+/// A router of a [`Topology`], by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Node(usize);
+
+/// One end of a link, or the face of a program.
+pub(super) type End = (Node, FaceId);
+
+/// What has passed one end, seen from its router.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) out_interests: u32,
+    pub(super) out_data: u32,
+    pub(super) out_nacks: u32,
+    pub(super) in_data: u32,
+    pub(super) in_nacks: u32,
+}
+
+/// What is behind an end.
+enum Peer {
+    Link { to: End, delay_ns: u64 },
+    Consumer,
+    Producer { prefix: Name, delay_ns: u64 },
+}
+
+struct EndState {
+    peer: Peer,
+    is_down: bool,
+    counts: Counts,
+}
+
+/// The next event is the earliest packet in flight, or the earliest timer of a router.
+pub(super) struct Topology {
+    now: Instant,
+    routers: Vec<Router>,
+    ends: BTreeMap<End, EndState>,
+    routes: BTreeMap<(Node, Name), Vec<NextHop>>,
+    /// Packets by time of arrival, in the order in which they were sent.
+    in_flight: BTreeMap<(Instant, u64), (End, LpHeader, Packet)>,
+    packets: u64,
+}
+
+impl Topology {
+    pub(super) fn new() -> Self {
+        Self {
+            now: Instant::from_ns(NS_PER_MS),
+            routers: Vec::new(),
+            ends: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            packets: 0,
+        }
+    }
+
+    /// Adds a router that has this strategy for all names.
+    pub(super) fn router(&mut self, strategy: &str) -> Node {
+        let node = Node(self.routers.len());
+        self.routers.push(Router::new(self.now, RouterConfig::default()));
+        let name: Name = format!("/localhost/nfd/strategy/{strategy}").parse().unwrap();
+        let strategy = Some(crate::strategy::Strategy::from_name(name.as_view()).unwrap());
+        self.command(node, Command::SetStrategy { prefix: Name::new(), strategy });
+        node
+    }
+
+    pub(super) fn link(&mut self, [a, b]: [Node; 2], delay_ms: u64) -> [End; 2] {
+        let (from, to) = (self.face(a, FaceScope::NonLocal), self.face(b, FaceScope::NonLocal));
+        let delay_ns = delay_ms * NS_PER_MS;
+        self.connect(from, Peer::Link { to, delay_ns });
+        self.connect(to, Peer::Link { to: from, delay_ns });
+        [from, to]
+    }
+
+    pub(super) fn consumer(&mut self, node: Node) -> End {
+        let end = self.face(node, FaceScope::Local);
+        self.connect(end, Peer::Consumer);
+        end
+    }
+
+    /// Adds a program that answers every Interest under `prefix` after a delay.
+    pub(super) fn producer(&mut self, node: Node, prefix: &str, delay_ms: u64) -> End {
+        let end = self.face(node, FaceScope::Local);
+        let delay_ns = delay_ms * NS_PER_MS;
+        self.connect(end, Peer::Producer { prefix: prefix.parse().unwrap(), delay_ns });
+        self.route(end, prefix, 0);
+        end
+    }
+
+    pub(super) fn route(&mut self, (node, face): End, prefix: &str, cost: u64) {
+        let prefix: Name = prefix.parse().unwrap();
+        let next_hops = self.routes.entry((node, prefix.clone())).or_default();
+        next_hops.push(NextHop { face, cost });
+        let next_hops = next_hops.clone();
+        self.command(node, Command::SetNextHops { prefix, next_hops });
+    }
+
+    /// Packets through this end are lost from now on, or no longer.
+    pub(super) fn set_down(&mut self, end: End, is_down: bool) {
+        self.ends.get_mut(&end).unwrap().is_down = is_down;
+    }
+
+    pub(super) fn counts(&self, end: End) -> Counts {
+        self.ends[&end].counts
+    }
+
+    /// The consumer sends an Interest now.
+    pub(super) fn ask(&mut self, consumer: End, ask: &Ask) {
+        self.send_at(self.now, consumer, LpHeader::default(), Packet::from(ask.wire()));
+        self.run_ms(0);
+    }
+
+    /// The consumer sends Interests for `prefix/START`, `prefix/START+1` and so on at an interval.
+    /// Runs until one interval after the last.
+    pub(super) fn ask_each(
+        &mut self,
+        consumer: End,
+        prefix: &str,
+        interval_ms: u64,
+        numbers: core::ops::Range<u32>,
+    ) {
+        for number in numbers {
+            self.ask(consumer, &Ask::new(&format!("{prefix}/{number}"), number + 1));
+            self.run_ms(interval_ms);
+        }
+    }
+
+    pub(super) fn run_ms(&mut self, ms: u64) {
+        let end = self.now.plus_ns(ms * NS_PER_MS);
+        loop {
+            let arrival = self.in_flight.keys().next().map(|&(at, _)| at);
+            let wakeups = self.routers.iter().filter_map(Router::next_wakeup);
+            let Some(next) = wakeups.chain(arrival).min().filter(|&next| next <= end) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            if arrival == Some(next) {
+                let (_, (to, header, packet)) = self.in_flight.pop_first().unwrap();
+                self.deliver(to, header, packet);
+            } else {
+                (0..self.routers.len()).for_each(|node| self.handle(Node(node), Input::Wakeup));
+            }
+        }
+        self.now = end;
+    }
+
+    fn face(&mut self, node: Node, scope: FaceScope) -> End {
+        let face = FaceId(300 + self.ends.len() as u64);
+        let attributes = FaceAttributes::point_to_point(scope);
+        self.command(node, Command::AddFace { face, attributes });
+        (node, face)
+    }
+
+    fn connect(&mut self, end: End, peer: Peer) {
+        let state = EndState { peer, is_down: false, counts: Counts::default() };
+        self.ends.insert(end, state);
+    }
+
+    fn command(&mut self, node: Node, command: Command) {
+        self.handle(node, Input::Command(command));
+    }
+
+    /// Hands a packet to the router at `to`.
+    fn deliver(&mut self, to: End, header: LpHeader, packet: Packet) {
+        let state = self.ends.get_mut(&to).unwrap();
+        if state.is_down {
+            return;
+        }
+        match (header.nack, u32::from(packet[0])) {
+            (Some(_), _) => state.counts.in_nacks += 1,
+            (None, tlv::DATA) => state.counts.in_data += 1,
+            _ => {}
+        }
+        self.handle(to.0, Input::Packet { face: to.1, header, packet });
+    }
+
+    fn handle(&mut self, node: Node, input: Input) {
+        let mut out = Outbox::default();
+        self.routers[node.0].handle(self.now, &mut [input], &mut out);
+        for packet in out.packets {
+            self.on_output((node, packet.face), packet);
+        }
+    }
+
+    /// Sends a packet of a router to the peer of its face.
+    fn on_output(&mut self, from: End, out: OutPacket) {
+        let state = self.ends.get_mut(&from).unwrap();
+        let kind = kind(&out);
+        match kind {
+            PacketKind::Interest => state.counts.out_interests += 1,
+            PacketKind::Data => state.counts.out_data += 1,
+            PacketKind::Nack => state.counts.out_nacks += 1,
+        }
+        if state.is_down {
+            return;
+        }
+        match &state.peer {
+            &Peer::Link { to, delay_ns } => {
+                let header = LpHeader { incoming_face: None, ..out.header };
+                self.send_at(self.now.plus_ns(delay_ns), to, header, out.packet);
+            }
+            Peer::Producer { prefix, delay_ns } if kind == PacketKind::Interest => {
+                let interest = InterestView::decode(&out.packet).unwrap();
+                assert!(prefix.as_view().is_prefix_of(interest.name));
+                let answer = Data::new(interest.name.to_name()).encode_with_digest();
+                let header = LpHeader { pit_token: out.header.pit_token, ..LpHeader::default() };
+                let at = self.now.plus_ns(*delay_ns);
+                self.send_at(at, from, header, Packet::from(answer));
+            }
+            Peer::Consumer | Peer::Producer { .. } => {}
+        }
+    }
+
+    fn send_at(&mut self, at: Instant, to: End, header: LpHeader, packet: Packet) {
+        self.packets += 1;
+        self.in_flight.insert((at, self.packets), (to, header, packet));
+    }
+}
