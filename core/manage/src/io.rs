@@ -171,7 +171,7 @@ pub enum Action {
     /// Replace the next hops of a FIB prefix in every shard. An empty list removes the prefix.
     SetNextHops {
         prefix: Name,
-        /// All next hops, sorted by face.
+        /// All next hops, sorted by cost and face.
         next_hops: Vec<NextHopRecord>,
     },
     /// Set the strategy of a prefix in every shard. With `None`, the strategy of the shorter prefix
