@@ -102,20 +102,23 @@ pub(crate) fn updated(result: Result<FaceInfo, FaceError>) -> ControlResponse {
 fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
     let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
     let uri = parameters.uri.clone().unwrap_or_default();
-    match face_uri::form(&uri) {
+    // Clients of NFD resolve host names themselves, and NFD refuses all other forms. ndnd accepts
+    // what its users write, so the driver resolves it.
+    let is_canonical = match face_uri::form(&uri) {
         UriForm::Malformed => return refuse(400, "Malformed command"),
-        UriForm::NonCanonical => return refuse(400, "Non-canonical remote URI"),
-        UriForm::Canonical => {}
-    }
+        UriForm::NonCanonical => false,
+        UriForm::Canonical => true,
+    };
     match parameters.local_uri.as_deref().map(face_uri::form) {
         Some(UriForm::Malformed) => return refuse(400, "Malformed command"),
         Some(UriForm::NonCanonical) => return refuse(400, "Non-canonical local URI"),
         Some(UriForm::Canonical) | None => {}
     }
     let (transport, is_tcp) = match face_uri::scheme(&uri) {
-        "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
-        "hicn+tun" => ("TUN", false),
-        "tcp4" | "tcp6" => ("TCP", true),
+        "udp" | "udp4" | "udp6" | "hicn+udp" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
+        "hicn+tun" if is_canonical => ("TUN", false),
+        "tcp" | "tcp4" | "tcp6" => ("TCP", true),
+        _ if !is_canonical => return refuse(400, "Non-canonical remote URI"),
         _ => return refuse(406, "Unsupported protocol"),
     };
     let refuse_text = |text: String| Err(ControlResponse::new(406, text));
@@ -134,10 +137,11 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
     }
     // Local fields are for programs on this host, so the peer's address must be a loopback address.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
-    if wants_local_fields && !(is_tcp && face_uri::is_loopback(&uri)) {
+    if wants_local_fields && !(is_tcp && (!is_canonical || face_uri::is_loopback(&uri))) {
         return refuse(406, "Local fields can only be enabled on faces with local scope");
     }
     match parameters.mtu {
+    // The driver checks the address of a host name.
         Some(_) if is_tcp => return refuse(406, "TCP faces do not support MTU overrides"),
         Some(mtu) if mtu < MTU_MIN => {
             return refuse_text(alloc::format!("Override MTU cannot be less than {MTU_MIN}"));

@@ -122,7 +122,8 @@ pub enum FaceError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceRequest {
-    /// Canonical remote FaceUri: numeric address and port.
+    /// Remote FaceUri. If it is not canonical, such as `udp://router.example`, the driver must
+    /// resolve it without blocking.
     pub uri: String,
     /// Canonical local FaceUri.
     pub local_uri: Option<String>,
