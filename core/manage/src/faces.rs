@@ -32,7 +32,12 @@ impl FaceTable {
 
     /// Whether a route may lead to this face.
     pub(crate) fn contains(&self, face: FaceId) -> bool {
-        face == FaceId::INTERNAL || self.faces.contains_key(&face)
+        matches!(face, FaceId::INTERNAL | FaceId::NULL) || self.faces.contains_key(&face)
+    }
+
+    /// Whether the face leads to a program of this host.
+    pub(crate) fn is_local(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|info| info.scope == FaceScope::Local)
     }
 
     pub(crate) fn insert(&mut self, info: FaceInfo) {
@@ -136,12 +141,12 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
         return refuse(406, "Cannot create multicast UDP faces");
     }
     // Local fields are for programs on this host, so the peer's address must be a loopback address.
+    // The driver checks the address of a host name.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
     if wants_local_fields && !(is_tcp && (!is_canonical || face_uri::is_loopback(&uri))) {
         return refuse(406, "Local fields can only be enabled on faces with local scope");
     }
     match parameters.mtu {
-    // The driver checks the address of a host name.
         Some(_) if is_tcp => return refuse(406, "TCP faces do not support MTU overrides"),
         Some(mtu) if mtu < MTU_MIN => {
             return refuse_text(alloc::format!("Override MTU cannot be less than {MTU_MIN}"));

@@ -34,6 +34,16 @@ pub enum ManagerInput {
         /// Exactly one Interest TLV.
         packet: Packet,
     },
+    /// Data that answers an Interest of [`ManagerOutbox::interests`].
+    Data {
+        /// Exactly one Data TLV.
+        packet: Packet,
+    },
+    /// A Nack for an Interest of [`ManagerOutbox::interests`].
+    Nack {
+        /// The Interest.
+        packet: Packet,
+    },
     /// A control message of hicn-light. The driver passes only those of programs of this host.
     HicnControl {
         /// The face that it came from.
@@ -233,9 +243,12 @@ pub struct HicnAnswer {
 pub struct ManagerOutbox {
     /// Data to send, in order.
     pub data: Vec<OutData>,
+    /// Interests that must be passed to the router as if they came from the internal face. Their
+    /// Data and Nacks come back as inputs.
+    pub interests: Vec<Packet>,
     /// Answers to send, in order.
     pub hicn_answers: Vec<HicnAnswer>,
-    /// Actions, in order. They must be run before data and answers are sent, so that an answer
-    /// follows its action.
+    /// Actions, in order. They must be run before all packets are sent, so that an answer follows
+    /// its action, and an Interest finds its next hop.
     pub actions: Vec<Action>,
 }
