@@ -245,7 +245,8 @@ impl Control {
                 let _ = answer.send(snapshot);
             }
             Some((SnapshotRequester::Manager { txn, kind }, snapshot)) => {
-                let snapshot = datasets::dataset(kind, &snapshot, &self.faces);
+                let internal = self.management.counters();
+                let snapshot = datasets::dataset(kind, &snapshot, &self.faces, internal);
                 self.management.push(ManagerInput::Snapshot { txn, snapshot });
             }
             None => {}
