@@ -87,9 +87,20 @@ impl FaceTable {
     }
 
     /// faces/destroy: the action for the driver, if there is such a face.
-    pub(crate) fn destroy(&self, parameters: &ControlParameters) -> Option<Action> {
-        let face = parameters.face_id.filter(|face| self.faces.contains_key(face))?;
-        Some(Action::DestroyFace { face })
+    ///
+    /// # Errors
+    /// The refusal for a face that exists as long as the router.
+    pub(crate) fn destroy(
+        &self,
+        parameters: &ControlParameters,
+    ) -> Result<Option<Action>, ControlResponse> {
+        match parameters.face_id {
+            Some(FaceId::INTERNAL | FaceId::NULL) => {
+                Err(ControlResponse::new(406, "The router's own faces cannot be closed"))
+            }
+            Some(face) if self.faces.contains_key(&face) => Ok(Some(Action::DestroyFace { face })),
+            _ => Ok(None),
+        }
     }
 }
 

@@ -381,10 +381,13 @@ impl Manager {
         match command {
             Command::FacesCreate => self.faces.create(&parameters),
             Command::FacesUpdate => self.faces.update(request.ingress, &parameters),
-            Command::FacesDestroy => {
-                out.actions.extend(self.faces.destroy(&parameters));
-                Outcome::ok(parameters)
-            }
+            Command::FacesDestroy => match self.faces.destroy(&parameters) {
+                Ok(action) => {
+                    out.actions.extend(action);
+                    Outcome::ok(parameters)
+                }
+                Err(refusal) => Outcome::Reply(refusal),
+            },
             Command::FibAddNextHop => {
                 request.resolve_face(&mut parameters);
                 let response = self.routing.add_next_hop(&self.faces, parameters);

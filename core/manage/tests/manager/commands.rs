@@ -120,7 +120,7 @@ fn inherits_captures_and_forgets_faces() {
     let own = "/localhost/nfd 1:0";
     assert_eq!(
         harness.fib(),
-        ["/a 262:5", "/a/b 256:7,262:5", "/a/b/c 256:1", "/a/b/c/d 256:2", own]
+        ["/a 262:5", "/a/b 262:5,256:7", "/a/b/c 256:1", "/a/b/c/d 256:2", own]
     );
     harness.drain();
     harness.give(ManagerInput::FaceEvent {
@@ -294,6 +294,22 @@ fn invalid_faces_are_refused_at_once() {
         let response = harness.command(Command::FacesCreate, &parameters);
         assert_eq!((response.code, response.text.as_str()), (code, text), "{parameters:?}");
         assert!(harness.out.actions.is_empty());
+    }
+}
+
+#[test]
+fn own_faces_of_the_router_take_routes_but_stay() {
+    let mut harness = Harness::new();
+    for own in [FaceId::INTERNAL, FaceId::NULL] {
+        let destroy = parameters(|p| p.face_id = Some(own));
+        assert_eq!(harness.command(Command::FacesDestroy, &destroy).code, 406);
+        assert!(harness.out.actions.is_empty());
+        let route = parameters(|p| {
+            p.name = Some(name("/hole"));
+            p.face_id = Some(own);
+        });
+        assert_eq!(harness.command(Command::RibRegister, &route).code, 200);
+        assert_eq!(harness.out.actions.len(), 1, "{own}");
     }
 }
 
