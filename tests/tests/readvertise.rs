@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_base::FaceId;
-use weir_io_fixture::router::{Peer, ReceivedPacket};
+use weir_io_fixture::router::{Peer, ReceivedPacket, command_interest, response_of};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_tests::{Host, Router, random_file, sha256_hex, wait_until};
@@ -48,7 +48,11 @@ impl StandIn {
         let made = daemon.there.command(Command::FacesCreate, &face);
         assert_eq!(made.code, 200, "{made:?}");
         daemon.back = made.body.expect("the face").face_id;
-        daemon.here.register("/localhost/nlsr");
+        let prefix = ControlParameters {
+            name: Some("/localhost/nlsr".parse().expect("a name")),
+            ..ControlParameters::default()
+        };
+        daemon.here.send(&command_interest(Command::RibRegister, &prefix));
         thread::spawn(move || daemon.run())
     }
 
@@ -56,10 +60,16 @@ impl StandIn {
     fn run(mut self) -> usize {
         let mut commands = 0;
         while let Ok(Some(frame)) = self.here.try_frame() {
-            let wire = ReceivedPacket::of_frame(&frame).interest();
-            let data = self.obey(&InterestView::decode(&wire).expect("an Interest"));
-            self.here.send(&data);
-            commands += 1;
+            match ReceivedPacket::of_frame(&frame) {
+                // The answer to the registration. Commands may overtake it.
+                ReceivedPacket::Data { wire, .. } => assert_eq!(response_of(&wire).code, 200),
+                received => {
+                    let wire = received.interest();
+                    let data = self.obey(&InterestView::decode(&wire).expect("an Interest"));
+                    self.here.send(&data);
+                    commands += 1;
+                }
+            }
         }
         commands
     }

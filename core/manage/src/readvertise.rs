@@ -38,6 +38,8 @@ const WITHDRAWAL_FAILURES_MAX: u32 = 8;
 /// Maximum number of prefixes without a route that the daemon may still know. Further ones are
 /// given up at once.
 const WITHDRAWALS_MAX: usize = 4096;
+/// Maximum number of commands to earlier daemons that are remembered.
+const STALE_MAX: usize = 256;
 /// Status codes from here on are errors (ndn-cxx). NLSR answers 204 for a prefix that it knows.
 const ERROR_CODE_MIN: u64 = 400;
 
@@ -64,6 +66,12 @@ struct Advertisement {
     due: Option<Instant>,
 }
 
+impl Advertisement {
+    fn new(cost: Option<u64>) -> Self {
+        Self { cost, known: Known::Nothing, failures: 0, is_outstanding: false, due: None }
+    }
+}
+
 /// A command that the daemon has not answered.
 #[derive(Debug)]
 struct Outstanding {
@@ -78,13 +86,18 @@ struct Outstanding {
 /// The state of the registrations at the routing daemon.
 #[derive(Debug, Default)]
 pub(crate) struct Readvertiser {
-    /// The faces with a route for the daemon's prefix. Without any, all other fields are empty.
+    /// The faces with a route for the daemon's prefix. Without any, no prefix is kept except in
+    /// `stale`.
     daemons: BTreeSet<FaceId>,
     prefixes: BTreeMap<Name, Advertisement>,
     /// Number of `prefixes` without a cost.
     withdrawals: usize,
     due: BTreeSet<(Instant, Name)>,
     outstanding: Vec<Outstanding>,
+    /// Prefixes of commands that an earlier daemon has not answered, with their deadlines. Until
+    /// then the PIT keeps the Interests, and forwards them to a daemon that appears (multicast
+    /// strategy).
+    stale: Vec<(Instant, Name)>,
     /// SignatureTime of the last command, in milliseconds since the Unix epoch.
     last_time_ms: u64,
     failures: u64,
@@ -130,16 +143,34 @@ impl Readvertiser {
             self.prefixes.clear();
             self.withdrawals = 0;
             self.due.clear();
-            self.outstanding.clear();
+            let unanswered = self.outstanding.drain(..);
+            self.stale.extend(unanswered.map(|command| (command.deadline, command.prefix)));
+            self.stale.retain(|(deadline, _)| *deadline > now);
+            let excess = self.stale.len().saturating_sub(STALE_MAX);
+            self.stale.drain(..excess);
         }
         if has_new {
             rib.iter().for_each(|(prefix, _)| self.review(now, prefix, rib, faces));
+            for (_, prefix) in self.stale.clone() {
+                self.withdraw_stale(now, prefix);
+            }
             return;
         }
         // A face that is no longer a daemon's is an application's.
         for face in old {
             rib.prefixes_to(face).for_each(|prefix| self.review(now, prefix, rib, faces));
         }
+    }
+
+    /// Withdraws a prefix that a stale command may register, unless it has a route.
+    fn withdraw_stale(&mut self, now: Instant, prefix: Name) {
+        if self.prefixes.contains_key(&prefix) {
+            return;
+        }
+        self.withdrawals += 1;
+        let advertisement = Advertisement { known: Known::Unsure, ..Advertisement::new(None) };
+        self.prefixes.insert(prefix.clone(), advertisement);
+        self.schedule(&prefix, now);
     }
 
     /// Decides whether and at which cost the daemon must know a prefix.
@@ -163,9 +194,7 @@ impl Readvertiser {
     fn set_cost(&mut self, now: Instant, prefix: &Name, cost: Option<u64>) {
         let Some(advertisement) = self.prefixes.get_mut(prefix) else {
             if cost.is_some() {
-                let (known, failures) = (Known::Nothing, 0);
-                let new = Advertisement { cost, known, failures, is_outstanding: false, due: None };
-                self.prefixes.insert(prefix.clone(), new);
+                self.prefixes.insert(prefix.clone(), Advertisement::new(cost));
                 self.schedule(prefix, now);
             }
             return;

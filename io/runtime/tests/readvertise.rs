@@ -3,21 +3,45 @@
 
 use std::os::unix::net::UnixStream;
 
-use weir_io_fixture::router::{Peer, ReceivedPacket, TestRouter, interest, name, name_of};
+use weir_io_fixture::router::{
+    Peer, ReceivedPacket, TestRouter, command_interest, interest, name, name_of, response_of,
+};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_wire::{Data, Interest, InterestView, LpFraming, LpHeader};
 
-/// Receives a command, and returns it as text with its Interest.
-fn receive(daemon: &mut Peer<UnixStream>) -> (String, ReceivedPacket) {
-    let received = daemon.receive();
-    let ReceivedPacket::Interest { wire, .. } = &received else { panic!("{received:?}") };
+/// Registers the daemon's prefix. Returns the commands that arrive before the answer does: they take
+/// another way through the router.
+fn become_daemon(daemon: &mut Peer<UnixStream>) -> Vec<String> {
+    let prefix = Some(name("/localhost/nlsr"));
+    let parameters = ControlParameters { name: prefix, ..ControlParameters::default() };
+    daemon.send(&command_interest(Command::RibRegister, &parameters));
+    let mut commands = Vec::new();
+    loop {
+        match daemon.receive() {
+            ReceivedPacket::Data { wire, .. } => {
+                assert_eq!(response_of(&wire).code, 200);
+                return commands;
+            }
+            received => commands.push(text_of(&received)),
+        }
+    }
+}
+
+fn text_of(received: &ReceivedPacket) -> String {
+    let ReceivedPacket::Interest { wire, .. } = received else { panic!("{received:?}") };
     let interest = InterestView::decode(wire).unwrap();
     let component = |at| interest.name.component(at).unwrap().value;
     let parameters = ControlParameters::decode(component(4)).unwrap();
     assert!(name("/localhost/nlsr/rib").as_view().is_prefix_of(interest.name));
     let verb = String::from_utf8_lossy(component(3)).into_owned();
-    (format!("{verb} {}", parameters.name.unwrap()), received)
+    format!("{verb} {}", parameters.name.unwrap())
+}
+
+/// Receives a command, and returns it as text with its Interest.
+fn receive(daemon: &mut Peer<UnixStream>) -> (String, ReceivedPacket) {
+    let received = daemon.receive();
+    (text_of(&received), received)
 }
 
 /// Answers with the PIT token of the Interest, as libraries do.
@@ -33,9 +57,9 @@ fn answer(daemon: &mut Peer<UnixStream>, command: ReceivedPacket, code: u64) {
 fn learns_and_forgets(threads: usize) {
     let router = TestRouter::start_with(|config| config.threads = threads);
     let mut application = router.unix();
-    application.register("/early");
     let mut daemon = router.unix();
-    daemon.register("/localhost/nlsr");
+    assert!(become_daemon(&mut daemon).is_empty());
+    application.register("/early");
     let (text, command) = receive(&mut daemon);
     assert_eq!(text, "register /early");
     answer(&mut daemon, command, 200);
@@ -63,9 +87,13 @@ fn learns_and_forgets(threads: usize) {
     let (text, _) = receive(&mut daemon);
     assert_eq!(text, "register /again");
     drop(daemon);
+    // Its predecessor's command is still in the PIT, so the command may arrive twice.
     let mut daemon = router.unix();
-    daemon.register("/localhost/nlsr");
-    assert_eq!(receive(&mut daemon).0, "register /again");
+    let mut commands = become_daemon(&mut daemon);
+    if commands.is_empty() {
+        commands.push(receive(&mut daemon).0);
+    }
+    assert!(commands.iter().all(|command| command == "register /again"), "{commands:?}");
     router.stop();
 }
 
@@ -84,7 +112,7 @@ fn daemon_learns_prefixes_with_several_threads() {
 fn nonsense_of_the_daemon_stops_nothing() {
     let router = TestRouter::start();
     let mut daemon = router.unix();
-    daemon.register("/localhost/nlsr");
+    assert!(become_daemon(&mut daemon).is_empty());
     let mut application = router.unix();
     application.register("/a");
     let (_, command) = receive(&mut daemon);

@@ -261,6 +261,28 @@ fn dead_daemon_leaves_no_state() {
     assert_eq!(harness.obey(), ["register /a 0"]);
 }
 
+/// The PIT forwards unanswered Interests to a daemon that appears, because the strategy of
+/// `/localhost` is multicast.
+#[test]
+fn next_daemon_does_not_keep_a_stale_prefix() {
+    for (wait_ms, expected) in [(9000, &["unregister /a", "register /b 0"][..]), (10_000, &[])] {
+        let mut harness = Harness::new();
+        harness.add_daemon(DAEMON);
+        harness.add_route("/a", CLIENT, APP, 0);
+        harness.add_route("/b", CLIENT, APP, 0);
+        assert_eq!(harness.texts(), ["register /a 0", "register /b 0"]);
+        harness.close(DAEMON);
+        harness.remove_route("/a", CLIENT, APP);
+        assert_eq!(harness.texts(), [""; 0]);
+        harness.advance_ms(wait_ms);
+        if expected.is_empty() {
+            harness.remove_route("/b", CLIENT, APP);
+        }
+        harness.add_daemon(FaceId(310));
+        assert_eq!(harness.obey(), expected);
+    }
+}
+
 #[test]
 fn restarted_daemon_learns_all_prefixes_again() {
     let mut harness = Harness::new();
