@@ -149,7 +149,7 @@ fn published_prefix_is_reachable_until_its_producer_ends() {
         wait_until("the prefix is withdrawn", || !has_route(&there, prefix));
         assert!(started.elapsed() < PROPAGATION_MAX, "{:?}", started.elapsed());
     }
-    there.weir(&["get", &late_name, "-o", "copy"]).failure();
+    let _ = there.weir(&["get", &late_name, "-o", "copy"]).failure();
     drop(here);
     assert!(daemon.join().expect("the daemon") >= 4);
 }
