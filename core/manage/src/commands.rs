@@ -245,8 +245,20 @@ pub fn build_command(
     nonce: [u8; 8],
     time_unix_ms: u64,
 ) -> Result<Vec<u8>, SignError> {
+    build_command_to(scope.prefix(), command, parameters, signer, nonce, time_unix_ms)
+}
+
+/// Like [`build_command`], for a program with another prefix than the router's.
+pub(crate) fn build_command_to(
+    prefix: Name,
+    command: Command,
+    parameters: &ControlParameters,
+    signer: &dyn Signer,
+    nonce: [u8; 8],
+    time_unix_ms: u64,
+) -> Result<Vec<u8>, SignError> {
     let (module, verb) = command.module_and_verb();
-    let mut name = scope.prefix();
+    let mut name = prefix;
     name.append_str(module).append_str(verb).append_generic(&parameters.encode());
     // The Interest's own nonce must only differ from the last one; it need not be secret.
     let interest = Interest::new(name)

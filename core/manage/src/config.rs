@@ -30,6 +30,8 @@ pub struct ManagerConfig {
     pub localhop: bool,
     /// Whether neighbours may query which segments of an object are stored.
     pub holdings_for_neighbours: bool,
+    /// Whether the prefixes of local applications are registered with a routing daemon.
+    pub readvertise_nlsr: bool,
     /// The strategies that the router has.
     pub strategies: Vec<StrategyInfo>,
     /// The initial strategy of each prefix: prefix and versioned strategy name.
@@ -75,6 +77,7 @@ impl Default for ManagerConfig {
             anchors: None,
             localhop: false,
             holdings_for_neighbours: false,
+            readvertise_nlsr: true,
             strategies: RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect(),
             default_strategies,
             store: StoreSettings { capacity_bytes: 512 << 20, admit: true, serve: true },

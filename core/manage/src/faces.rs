@@ -32,7 +32,12 @@ impl FaceTable {
 
     /// Whether a route may lead to this face.
     pub(crate) fn contains(&self, face: FaceId) -> bool {
-        face == FaceId::INTERNAL || self.faces.contains_key(&face)
+        matches!(face, FaceId::INTERNAL | FaceId::NULL) || self.faces.contains_key(&face)
+    }
+
+    /// Whether the face leads to a program of this host.
+    pub(crate) fn is_local(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|info| info.scope == FaceScope::Local)
     }
 
     pub(crate) fn insert(&mut self, info: FaceInfo) {
@@ -82,9 +87,20 @@ impl FaceTable {
     }
 
     /// faces/destroy: the action for the driver, if there is such a face.
-    pub(crate) fn destroy(&self, parameters: &ControlParameters) -> Option<Action> {
-        let face = parameters.face_id.filter(|face| self.faces.contains_key(face))?;
-        Some(Action::DestroyFace { face })
+    ///
+    /// # Errors
+    /// The refusal for a face that exists as long as the router.
+    pub(crate) fn destroy(
+        &self,
+        parameters: &ControlParameters,
+    ) -> Result<Option<Action>, ControlResponse> {
+        match parameters.face_id {
+            Some(FaceId::INTERNAL | FaceId::NULL) => {
+                Err(ControlResponse::new(406, "The router's own faces cannot be closed"))
+            }
+            Some(face) if self.faces.contains_key(&face) => Ok(Some(Action::DestroyFace { face })),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -102,20 +118,23 @@ pub(crate) fn updated(result: Result<FaceInfo, FaceError>) -> ControlResponse {
 fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
     let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
     let uri = parameters.uri.clone().unwrap_or_default();
-    match face_uri::form(&uri) {
+    // Clients of NFD resolve host names themselves, and NFD refuses all other forms. ndnd accepts
+    // what its users write, so the driver resolves it.
+    let is_canonical = match face_uri::form(&uri) {
         UriForm::Malformed => return refuse(400, "Malformed command"),
-        UriForm::NonCanonical => return refuse(400, "Non-canonical remote URI"),
-        UriForm::Canonical => {}
-    }
+        UriForm::NonCanonical => false,
+        UriForm::Canonical => true,
+    };
     match parameters.local_uri.as_deref().map(face_uri::form) {
         Some(UriForm::Malformed) => return refuse(400, "Malformed command"),
         Some(UriForm::NonCanonical) => return refuse(400, "Non-canonical local URI"),
         Some(UriForm::Canonical) | None => {}
     }
     let (transport, is_tcp) = match face_uri::scheme(&uri) {
-        "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
-        "hicn+tun" => ("TUN", false),
-        "tcp4" | "tcp6" => ("TCP", true),
+        "udp" | "udp4" | "udp6" | "hicn+udp" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
+        "hicn+tun" if is_canonical => ("TUN", false),
+        "tcp" | "tcp4" | "tcp6" => ("TCP", true),
+        _ if !is_canonical => return refuse(400, "Non-canonical remote URI"),
         _ => return refuse(406, "Unsupported protocol"),
     };
     let refuse_text = |text: String| Err(ControlResponse::new(406, text));
@@ -133,8 +152,9 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
         return refuse(406, "Cannot create multicast UDP faces");
     }
     // Local fields are for programs on this host, so the peer's address must be a loopback address.
+    // The driver checks the address of a host name.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
-    if wants_local_fields && !(is_tcp && face_uri::is_loopback(&uri)) {
+    if wants_local_fields && !(is_tcp && (!is_canonical || face_uri::is_loopback(&uri))) {
         return refuse(406, "Local fields can only be enabled on faces with local scope");
     }
     match parameters.mtu {

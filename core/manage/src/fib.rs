@@ -85,13 +85,33 @@ impl Fib {
     }
 }
 
+/// The next hops, the lowest cost first, as NFD lists them.
 fn records(next_hops: &BTreeMap<FaceId, u64>) -> Vec<NextHopRecord> {
-    next_hops.iter().map(|(face, cost)| NextHopRecord { face_id: *face, cost: *cost }).collect()
+    let mut records: Vec<NextHopRecord> = next_hops
+        .iter()
+        .map(|(face, cost)| NextHopRecord { face_id: *face, cost: *cost })
+        .collect();
+    // Stable: equal costs stay in the order of faces.
+    records.sort_by_key(|record| record.cost);
+    records
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_the_lowest_cost_first() {
+        let prefix: Name = "/a".parse().unwrap();
+        let mut fib = Fib::default();
+        for (face, cost) in [(300, 20), (301, 5), (302, 20), (303, 0)] {
+            fib.add(&prefix, FaceId(face), cost);
+        }
+        let entry = fib.items().next().unwrap();
+        let listed: Vec<(u64, u64)> =
+            entry.next_hops.iter().map(|hop| (hop.face_id.0, hop.cost)).collect();
+        assert_eq!(listed, [(303, 0), (301, 5), (300, 20), (302, 20)]);
+    }
 
     #[test]
     fn closed_face_loses_only_its_next_hops() {

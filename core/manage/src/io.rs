@@ -34,6 +34,16 @@ pub enum ManagerInput {
         /// Exactly one Interest TLV.
         packet: Packet,
     },
+    /// Data that answers an Interest of [`ManagerOutbox::interests`].
+    Data {
+        /// Exactly one Data TLV.
+        packet: Packet,
+    },
+    /// A Nack for an Interest of [`ManagerOutbox::interests`].
+    Nack {
+        /// The Interest.
+        packet: Packet,
+    },
     /// A control message of hicn-light. The driver passes only those of programs of this host.
     HicnControl {
         /// The face that it came from.
@@ -122,7 +132,8 @@ pub enum FaceError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceRequest {
-    /// Canonical remote FaceUri: numeric address and port.
+    /// Remote FaceUri. If it is not canonical, such as `udp://router.example`, the driver must
+    /// resolve it without blocking.
     pub uri: String,
     /// Canonical local FaceUri.
     pub local_uri: Option<String>,
@@ -171,7 +182,7 @@ pub enum Action {
     /// Replace the next hops of a FIB prefix in every shard. An empty list removes the prefix.
     SetNextHops {
         prefix: Name,
-        /// All next hops, sorted by face.
+        /// All next hops, sorted by cost and face.
         next_hops: Vec<NextHopRecord>,
     },
     /// Set the strategy of a prefix in every shard. With `None`, the strategy of the shorter prefix
@@ -232,9 +243,12 @@ pub struct HicnAnswer {
 pub struct ManagerOutbox {
     /// Data to send, in order.
     pub data: Vec<OutData>,
+    /// Interests that must be passed to the router as if they came from the internal face. Their
+    /// Data and Nacks come back as inputs.
+    pub interests: Vec<Packet>,
     /// Answers to send, in order.
     pub hicn_answers: Vec<HicnAnswer>,
-    /// Actions, in order. They must be run before data and answers are sent, so that an answer
-    /// follows its action.
+    /// Actions, in order. They must be run before all packets are sent, so that an answer follows
+    /// its action, and an Interest finds its next hop.
     pub actions: Vec<Action>,
 }

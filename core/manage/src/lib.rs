@@ -23,6 +23,7 @@ mod manager;
 mod numbers;
 mod parameters;
 mod publisher;
+mod readvertise;
 mod record;
 mod request;
 mod rib;

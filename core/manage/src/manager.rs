@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet};
 use weir_hicn::control::{ControlMessage, ControlView};
-use weir_wire::{InterestView, Name};
+use weir_wire::{DataView, InterestView, Name};
 
 use crate::PREFIX_COMPONENTS_MAX;
 use crate::announcement::{self, Announcement};
@@ -22,6 +22,7 @@ use crate::io::{HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapsh
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::publisher::Publisher;
+use crate::readvertise::Readvertiser;
 use crate::request::{Clocks, ManagementRequest, ReplyTarget};
 use crate::rib::{Rib, Route};
 use crate::routing::{self, OWN_ROUTE, Routing};
@@ -48,6 +49,8 @@ pub struct ManagerStats {
     pub signer_failures: u64,
     /// Answers to transactions that had already ended.
     pub late_answers: u64,
+    /// Commands that the routing daemon refused or did not answer.
+    pub readvertise_failures: u64,
 }
 
 /// Module and name of the dataset of stored segments.
@@ -94,6 +97,8 @@ pub struct Manager {
     neighbours: NeighbourRateLimit,
     faces: FaceTable,
     routing: Routing,
+    /// `None` if the configuration forbids it.
+    readvertiser: Option<Readvertiser>,
     strategies: StrategyTable,
     store: StoreModule,
     transactions: Transactions,
@@ -119,6 +124,7 @@ impl Manager {
             neighbours: NeighbourRateLimit::default(),
             faces: FaceTable::default(),
             routing: Routing::new(config.routes_max, config.fib_entries_max),
+            readvertiser: config.readvertise_nlsr.then(Readvertiser::default),
             strategies: StrategyTable::new(config.strategies, config.strategy_choices_max),
             store: StoreModule::new(config.store, config.store_bytes_max),
             transactions: Transactions::new(config.pending_max),
@@ -155,6 +161,8 @@ impl Manager {
             ManagerInput::Interest { ingress, sender, packet } => {
                 self.on_interest(at, ingress, sender, &packet, out);
             }
+            ManagerInput::Data { packet } => self.on_data(now, &packet),
+            ManagerInput::Nack { packet } => self.on_nack(now, &packet),
             ManagerInput::HicnControl { ingress, message } => {
                 self.on_hicn_control(now, ingress, &message, out);
             }
@@ -210,17 +218,23 @@ impl Manager {
         self.routing.expire(&self.faces, now);
         self.routing.flush(&mut out.actions);
         self.transactions.expire(now);
+        self.readvertise(at, out);
     }
 
     /// The latest time to call [`Manager::handle`], with [`ManagerInput::Wakeup`] if there is no
     /// other input.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let wakeups = [self.routing.rib.next_wakeup(), self.transactions.next_wakeup()];
+        let wakeups = [
+            self.routing.rib.next_wakeup(),
+            self.transactions.next_wakeup(),
+            self.readvertiser.as_ref().and_then(Readvertiser::next_wakeup),
+        ];
         wakeups.into_iter().flatten().min()
     }
 
     pub fn stats(&self) -> ManagerStats {
-        self.stats
+        let readvertise_failures = self.readvertiser.as_ref().map_or(0, Readvertiser::failures);
+        ManagerStats { readvertise_failures, ..self.stats }
     }
 
     pub fn rib(&self) -> &Rib {
@@ -284,6 +298,38 @@ impl Manager {
         }
     }
 
+    /// Handles Data for an Interest of the manager itself.
+    fn on_data(&mut self, now: Instant, packet: &Packet) {
+        let data = DataView::decode(packet).ok();
+        let readvertiser = self.readvertiser.as_mut();
+        let is_answer = data
+            .zip(readvertiser)
+            .is_some_and(|(data, readvertiser)| readvertiser.on_data(now, &data));
+        self.stats.ignored += u64::from(!is_answer);
+    }
+
+    /// Handles a Nack for an Interest of the manager itself.
+    fn on_nack(&mut self, now: Instant, packet: &Packet) {
+        let interest = InterestView::decode(packet).ok();
+        let readvertiser = self.readvertiser.as_mut();
+        let is_answer = interest
+            .zip(readvertiser)
+            .is_some_and(|(interest, readvertiser)| readvertiser.on_nack(now, interest.name));
+        self.stats.ignored += u64::from(!is_answer);
+    }
+
+    /// Reports changed routes to the routing daemon.
+    fn readvertise(&mut self, at: Clocks, out: &mut ManagerOutbox) {
+        let changed = self.routing.rib.take_changed();
+        if let Some(readvertiser) = &mut self.readvertiser {
+            if !changed.is_empty() {
+                let rib = &self.routing.rib;
+                readvertiser.on_routes_changed(at.now, &changed, rib, &self.faces);
+            }
+            readvertiser.run(at, self.publisher.signer(), &mut out.interests);
+        }
+    }
+
     /// Handles a command: decodes, authorizes, validates and runs it. NFD does not answer a command
     /// that it cannot decode. This manager does, so that the client need not wait for its timeout.
     fn on_command(
@@ -335,10 +381,13 @@ impl Manager {
         match command {
             Command::FacesCreate => self.faces.create(&parameters),
             Command::FacesUpdate => self.faces.update(request.ingress, &parameters),
-            Command::FacesDestroy => {
-                out.actions.extend(self.faces.destroy(&parameters));
-                Outcome::ok(parameters)
-            }
+            Command::FacesDestroy => match self.faces.destroy(&parameters) {
+                Ok(action) => {
+                    out.actions.extend(action);
+                    Outcome::ok(parameters)
+                }
+                Err(refusal) => Outcome::Reply(refusal),
+            },
             Command::FibAddNextHop => {
                 request.resolve_face(&mut parameters);
                 let response = self.routing.add_next_hop(&self.faces, parameters);

@@ -30,6 +30,10 @@ impl Publisher {
         Self { signer, datasets: DatasetCache::default(), events: EventStream::default() }
     }
 
+    pub(crate) fn signer(&self) -> &dyn Signer {
+        self.signer.as_ref()
+    }
+
     /// Answers a command.
     pub(crate) fn respond(
         &self,

@@ -102,6 +102,8 @@ pub struct Rib {
     entries: BTreeMap<Name, RibNode>,
     faces: BTreeMap<FaceId, BTreeSet<Name>>,
     expiries: BTreeSet<(Instant, Name, FaceId, u64)>,
+    /// Prefixes whose routes have changed since [`Rib::take_changed`].
+    changed: BTreeSet<Name>,
     routes: usize,
     routes_max: usize,
 }
@@ -113,6 +115,7 @@ impl Rib {
             entries: BTreeMap::new(),
             faces: BTreeMap::new(),
             expiries: BTreeSet::new(),
+            changed: BTreeSet::new(),
             routes: 0,
             routes_max,
         }
@@ -135,6 +138,21 @@ impl Rib {
     /// Whether a route leads to this face.
     pub(crate) fn has_route_to(&self, face: FaceId) -> bool {
         self.faces.contains_key(&face)
+    }
+
+    /// The routes of a prefix, by face and origin.
+    pub(crate) fn routes(&self, prefix: &Name) -> impl Iterator<Item = &Route> {
+        self.entries.get(prefix).into_iter().flat_map(|entry| entry.routes.values())
+    }
+
+    /// The prefixes with a route to this face.
+    pub(crate) fn prefixes_to(&self, face: FaceId) -> impl Iterator<Item = &Name> {
+        self.faces.get(&face).into_iter().flatten()
+    }
+
+    /// Returns the prefixes whose routes have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<Name> {
+        core::mem::take(&mut self.changed)
     }
 
     /// Adds a route, or replaces the route with the same face and origin.
@@ -232,6 +250,7 @@ impl Rib {
     /// Recomputes the next hops of a changed prefix and of all prefixes below it. One pass in
     /// canonical order is enough, because a prefix comes directly before those below it.
     fn recompute(&mut self, prefix: &Name, changes: &mut Vec<FibChange>) {
+        self.changed.insert(prefix.clone());
         // A stack of the prefixes above the present name, nearest last, each with the next hops
         // that longer prefixes inherit from it.
         let mut above = alloc::vec![self.inherited_by(prefix)];

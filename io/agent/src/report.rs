@@ -39,7 +39,10 @@ impl ReportBuilder {
         let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
         let routes: Vec<RibEntry> = client.dataset("rib/list")?;
         let store = client.dataset::<CsInfo>("cs/info")?.into_iter().next().unwrap_or_default();
-        let is_local = |status: &&FaceStatus| status.info.scope == FaceScope::Local;
+        // The router's own faces are no producers: one is its management, one drops Interests.
+        let is_local = |status: &&FaceStatus| {
+            status.info.scope == FaceScope::Local && status.info.face_id >= FaceId::FIRST
+        };
         let local: BTreeSet<FaceId> =
             faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
         // A prefix with a route to a local face has a producer at this router.

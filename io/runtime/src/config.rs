@@ -276,6 +276,9 @@ pub struct ManagementConfig {
     /// Whether neighbours may list the segments of an object in the store
     /// (`/localhop/nfd/cs/holdings`). If so, the index of holdings exists from the start.
     pub holdings_for_neighbours: bool,
+    /// Whether the prefixes of local applications are registered with the routing daemon of this
+    /// host, if there is one (NFD, `readvertise_nlsr`).
+    pub readvertise_nlsr: bool,
 }
 
 impl Default for ManagementConfig {
@@ -286,6 +289,7 @@ impl Default for ManagementConfig {
             loopback_commands: false,
             localhop: false,
             holdings_for_neighbours: false,
+            readvertise_nlsr: true,
         }
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct WorkerFace {
 pub(crate) struct WorkerCounters {
     /// Packets that the shard sent to a removed face.
     pub(crate) face_gone: u64,
+    /// Interests whose next hop was the null face.
+    pub(crate) null_face: u64,
     /// Management Interests that exceeded the control thread's queue.
     pub(crate) management_overflow: u64,
     /// Packets lost to full rings between threads.
@@ -139,6 +141,7 @@ impl Snapshot {
             ("face-stalled", worker.faces_stalled),
             ("framing-lost", worker.framing_lost),
             ("management-overflow", worker.management_overflow),
+            ("null-face", worker.null_face),
             ("port-error", worker.port_errors),
             ("ring-overflow", worker.ring_overflow),
             ("shared-memory-broken", worker.rings_broken),

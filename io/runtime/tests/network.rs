@@ -155,6 +155,38 @@ fn mtu_auto_is_the_default() {
     }
 }
 
+/// ndnd's documents create faces with `udp://HOST`. The name service may be slow, so the router
+/// answers other commands meanwhile.
+#[test]
+fn command_may_create_face_to_host_name() {
+    let router = TestRouter::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut peer = router.unix();
+    let mut create = |uri: &str| {
+        peer.command(Command::FacesCreate, &create_face(uri, FacePersistency::Permanent))
+    };
+    let made = create(&format!("udp://127.0.0.1:{port}"));
+    assert_eq!(made.code, 200, "{made:?}");
+    let made = made.body.unwrap();
+    assert_eq!(made.uri, Some(format!("udp4://127.0.0.1:{port}")));
+    assert_eq!(made.face_persistency, Some(FacePersistency::Permanent));
+    let exists = create(&format!("udp4://localhost:{port}"));
+    assert_eq!((exists.code, exists.body.unwrap().face_id), (409, made.face_id));
+    let made = create(&format!("tcp4://localhost:{port}"));
+    assert_eq!(made.code, 200, "{made:?}");
+    assert_eq!(made.body.unwrap().uri, Some(format!("tcp4://127.0.0.1:{port}")));
+    for (uri, code) in [
+        ("udp://224.0.23.170:56363", 406),
+        ("udp://0.0.0.0:6363", 406),
+        ("udp4://[::1]:6363", 406),
+        ("tcp://", 406),
+    ] {
+        let refused = create(uri);
+        assert_eq!(refused.code, code, "{uri}: {refused:?}");
+    }
+}
+
 #[test]
 fn link_local_peers_need_an_interface() {
     let router = TestRouter::start();

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 
+use weir_base::FaceId;
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{
     ReceivedPacket, TestRouter, command_interest, config, content_of, data, interest, name,
@@ -9,7 +10,7 @@ use weir_io_fixture::router::{
 };
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, Element, FaceStatus};
-use weir_runtime::{Runtime, StartError, UnsolicitedPolicy};
+use weir_runtime::{Runtime, Snapshot, StartError, UnsolicitedPolicy};
 use weir_wire::{Interest, InterestView, LpFraming, LpHeader, LpView, NackReason, PitToken};
 
 #[test]
@@ -146,10 +147,14 @@ fn datasets_list_faces_and_routes() {
     };
     peer.send(&ask("/localhost/nfd/faces/list"));
     let faces = FaceStatus::decode_all(&content_of(&peer.receive().data())).unwrap();
-    assert_eq!(faces.len(), 1);
-    assert!(faces[0].info.uri.starts_with("fd://"), "{faces:?}");
-    assert_eq!(faces[0].info.local_uri, format!("unix://{}", router.path.display()));
-    assert!(faces[0].counters.in_interests >= 2);
+    assert_eq!(faces.len(), 3);
+    assert_eq!((faces[0].info.face_id, &*faces[0].info.uri), (FaceId::INTERNAL, "internal://"));
+    assert_eq!((faces[1].info.face_id, &*faces[1].info.uri), (FaceId::NULL, "null://"));
+    // What is still on its way is not counted.
+    assert!(faces[0].counters.out_interests >= 2 && faces[0].counters.in_data >= 1, "{faces:?}");
+    assert!(faces[2].info.uri.starts_with("fd://"), "{faces:?}");
+    assert_eq!(faces[2].info.local_uri, format!("unix://{}", router.path.display()));
+    assert!(faces[2].counters.in_interests >= 2);
 
     peer.send(&ask("/localhost/nfd/fib/list"));
     let fib = weir_manage::FibEntry::decode_all(&content_of(&peer.receive().data())).unwrap();
@@ -158,6 +163,25 @@ fn datasets_list_faces_and_routes() {
     peer.send(&ask("/localhost/nfd/cs/info"));
     let store = weir_manage::CsInfo::decode(&content_of(&peer.receive().data())).unwrap();
     assert_eq!(store.capacity_bytes, Some(16 << 20));
+}
+
+#[test]
+fn null_face_drops_interests() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    let hole = ControlParameters {
+        name: Some(name("/hole")),
+        face_id: Some(FaceId::NULL),
+        ..ControlParameters::default()
+    };
+    assert_eq!(peer.command(Command::RibRegister, &hole).code, 200);
+    peer.send(&interest("/hole/x"));
+    peer.send(&interest("/other"));
+    let ReceivedPacket::Nack { wire, .. } = peer.receive() else { panic!("not a Nack") };
+    assert_eq!(name_of(&wire), "/other", "the null face sends no Nack");
+    let dropped =
+        |snapshot: &Snapshot| snapshot.runtime_drops.iter().any(|drops| *drops == ("null-face", 1));
+    router.wait_until("the Interest is counted", dropped);
 }
 
 #[test]

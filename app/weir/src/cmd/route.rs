@@ -283,14 +283,9 @@ pub(crate) fn routes_table(entries: &[RibEntry], faces: &[FaceStatus]) -> String
     table.render("no routes")
 }
 
-/// The URI of a face. The internal face of the router is not in the list.
 pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
     let known = faces.iter().find(|status| status.info.face_id == face);
-    match known {
-        Some(status) => status.info.uri.clone(),
-        None if face == FaceId::INTERNAL => "(the router itself)".to_owned(),
-        None => "?".to_owned(),
-    }
+    known.map_or_else(|| "?".to_owned(), |status| status.info.uri.clone())
 }
 
 pub(crate) fn rib_json(entry: &RibEntry) -> Value {

@@ -14,6 +14,7 @@ pub(crate) struct ManagementSection {
     pub(crate) loopback_commands: bool,
     pub(crate) localhop: bool,
     pub(crate) holdings_for_neighbours: bool,
+    pub(crate) readvertise_nlsr: bool,
 }
 
 impl Default for ManagementSection {
@@ -25,6 +26,7 @@ impl Default for ManagementSection {
             loopback_commands: defaults.loopback_commands,
             localhop: defaults.localhop,
             holdings_for_neighbours: defaults.holdings_for_neighbours,
+            readvertise_nlsr: defaults.readvertise_nlsr,
         }
     }
 }
@@ -48,6 +50,7 @@ impl ManagementSection {
             loopback_commands: self.loopback_commands,
             localhop: self.localhop,
             holdings_for_neighbours: self.holdings_for_neighbours,
+            readvertise_nlsr: self.readvertise_nlsr,
         })
     }
 }

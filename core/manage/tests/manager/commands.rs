@@ -120,7 +120,7 @@ fn inherits_captures_and_forgets_faces() {
     let own = "/localhost/nfd 1:0";
     assert_eq!(
         harness.fib(),
-        ["/a 262:5", "/a/b 256:7,262:5", "/a/b/c 256:1", "/a/b/c/d 256:2", own]
+        ["/a 262:5", "/a/b 262:5,256:7", "/a/b/c 256:1", "/a/b/c/d 256:2", own]
     );
     harness.drain();
     harness.give(ManagerInput::FaceEvent {
@@ -258,10 +258,8 @@ fn invalid_faces_are_refused_at_once() {
     let udp = "udp4://192.0.2.7:6363";
     let cases = [
         (create("no uri", |_| ()), 400, "Malformed command"),
-        (create("udp4://router.example:6363", |_| ()), 400, "Non-canonical remote URI"),
-        (create("udp://192.0.2.7:6363", |_| ()), 400, "Non-canonical remote URI"),
-        (create("udp4://192.0.2.7", |_| ()), 400, "Non-canonical remote URI"),
-        (create("udp6://[2001:DB8::1]:6363", |_| ()), 400, "Non-canonical remote URI"),
+        (create("unix://tmp/x", |_| ()), 400, "Non-canonical remote URI"),
+        (create("dev://", |_| ()), 400, "Non-canonical remote URI"),
         (create(udp, |p| p.local_uri = Some("?".into())), 400, "Malformed command"),
         (
             create(udp, |p| p.local_uri = Some("udp4://127.0.0.1".into())),
@@ -296,6 +294,45 @@ fn invalid_faces_are_refused_at_once() {
         let response = harness.command(Command::FacesCreate, &parameters);
         assert_eq!((response.code, response.text.as_str()), (code, text), "{parameters:?}");
         assert!(harness.out.actions.is_empty());
+    }
+}
+
+#[test]
+fn own_faces_of_the_router_take_routes_but_stay() {
+    let mut harness = Harness::new();
+    for own in [FaceId::INTERNAL, FaceId::NULL] {
+        let destroy = parameters(|p| p.face_id = Some(own));
+        assert_eq!(harness.command(Command::FacesDestroy, &destroy).code, 406);
+        assert!(harness.out.actions.is_empty());
+        let route = parameters(|p| {
+            p.name = Some(name("/hole"));
+            p.face_id = Some(own);
+        });
+        assert_eq!(harness.command(Command::RibRegister, &route).code, 200);
+        assert_eq!(harness.out.actions.len(), 1, "{own}");
+    }
+}
+
+/// ndnd's documents create faces to host names, and NFD refuses them (31822ab, fe044ce).
+#[test]
+fn driver_resolves_host_names_of_new_faces() {
+    for uri in [
+        "udp://router.example",
+        "udp4://router.example:6363",
+        "udp://192.0.2.7:6363",
+        "udp4://192.0.2.7",
+        "udp6://[2001:DB8::1]:6363",
+        "tcp://router.example",
+        "hicn+udp://router.example",
+    ] {
+        let mut harness = Harness::new();
+        harness.send(Command::FacesCreate, &create(uri, |_| ()));
+        let Action::CreateFace { txn, request } = harness.action() else { panic!("{uri}") };
+        assert_eq!(request.uri, uri);
+        let failed = Err(FaceError::ConnectFailed("no such host".into()));
+        harness.give(ManagerInput::FaceCreated { txn, result: failed });
+        let response = harness.response();
+        assert_eq!((response.code, response.text.as_str()), (504, "no such host"), "{uri}");
     }
 }
 

@@ -5,4 +5,5 @@ mod commands;
 mod datasets;
 mod harness;
 mod hicn;
+mod readvertise;
 mod robustness;

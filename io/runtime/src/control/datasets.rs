@@ -1,21 +1,58 @@
 //! Converts snapshots of the router to the datasets of NFD's management protocol.
 
+use weir_base::FaceId;
+use weir_face::FaceUri;
 use weir_link::MarkingPolicy;
 use weir_manage::{
-    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FaceStatus, GeneralStatus,
-    Snapshot as ManagerSnapshot, SnapshotKind,
+    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FacePersistency, FaceScope,
+    FaceStatus, GeneralStatus, LinkType, Snapshot as ManagerSnapshot, SnapshotKind, face_flags,
 };
 
 use super::faces::Faces;
 use crate::snapshot::Snapshot;
 
-/// Returns the dataset that the manager requested.
-pub(super) fn dataset(kind: SnapshotKind, sum: &Snapshot, faces: &Faces) -> ManagerSnapshot {
+/// Returns the dataset that the manager requested. `internal`: the packets of the internal face.
+pub(super) fn dataset(
+    kind: SnapshotKind,
+    sum: &Snapshot,
+    faces: &Faces,
+    internal: FaceCounters,
+) -> ManagerSnapshot {
     match kind {
-        SnapshotKind::Faces => ManagerSnapshot::Faces(face_statuses(faces, sum)),
+        SnapshotKind::Faces => {
+            let dropped = FaceCounters {
+                out_interests: runtime_drops(sum, "null-face"),
+                ..FaceCounters::default()
+            };
+            let mut statuses = vec![
+                reserved_status(FaceId::INTERNAL, &FaceUri::Internal, internal),
+                reserved_status(FaceId::NULL, &FaceUri::Null, dropped),
+            ];
+            statuses.extend(face_statuses(faces, sum));
+            ManagerSnapshot::Faces(statuses)
+        }
         SnapshotKind::Store => ManagerSnapshot::Store(store_info(sum)),
         SnapshotKind::General => ManagerSnapshot::General(general_status(sum)),
     }
+}
+
+/// A face without a socket, as NFD describes its own (daemon/face, fe044ce). Routes may lead to it,
+/// so it belongs into the list. The manager's packets have local fields.
+fn reserved_status(face_id: FaceId, uri: &FaceUri, counters: FaceCounters) -> FaceStatus {
+    let is_internal = face_id == FaceId::INTERNAL;
+    let info = FaceInfo {
+        face_id,
+        uri: uri.to_string(),
+        local_uri: uri.to_string(),
+        scope: FaceScope::Local,
+        persistency: FacePersistency::Permanent,
+        link_type: LinkType::PointToPoint,
+        flags: if is_internal { face_flags::LOCAL_FIELDS } else { 0 },
+        base_congestion_marking_interval_ns: None,
+        default_congestion_threshold_bytes: None,
+        mtu: None,
+    };
+    FaceStatus { info, counters, ..FaceStatus::default() }
 }
 
 fn face_statuses(faces: &Faces, sum: &Snapshot) -> Vec<FaceStatus> {
@@ -72,11 +109,13 @@ fn disk_info(sum: &Snapshot) -> CsDiskInfo {
     info
 }
 
+fn runtime_drops(sum: &Snapshot, reason: &str) -> u64 {
+    sum.runtime_drops.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
+}
+
 fn general_status(sum: &Snapshot) -> GeneralStatus {
     let router = &sum.router;
-    let count = |reason: &str| {
-        sum.runtime_drops.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
-    };
+    let count = |reason: &str| runtime_drops(sum, reason);
     let crowding = FaceCrowding {
         refused: count("connection-refused") + count("stranger-refused"),
         displaced: count("face-displaced"),

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::mem;
 
-use weir_base::Instant;
+use weir_base::{Instant, Packet};
 use weir_face::unix_time_ms;
 use weir_manage::{
-    Action, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData, Sender,
+    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData,
+    Sender,
 };
+use weir_wire::{PacketView, tlv};
 
 use crate::message::InternalPacket;
 
@@ -16,13 +18,33 @@ pub(super) struct Management {
     manager: Manager,
     inputs: VecDeque<ManagerInput>,
     outbox: ManagerOutbox,
+    /// Packets of the internal face, seen from the router.
+    counters: FaceCounters,
 }
 
 impl Management {
     pub(super) fn new(config: ManagerConfig) -> Self {
         let mut outbox = ManagerOutbox::default();
         let manager = Manager::new(config, &mut outbox);
-        Self { manager, inputs: VecDeque::new(), outbox }
+        Self { manager, inputs: VecDeque::new(), outbox, counters: FaceCounters::default() }
+    }
+
+    pub(super) fn counters(&self) -> FaceCounters {
+        self.counters
+    }
+
+    /// Counts a packet that the router receives from the manager.
+    pub(super) fn note_sent(&mut self, packet: &PacketView<'_>) {
+        match packet {
+            PacketView::Interest(interest) => {
+                self.counters.in_interests += 1;
+                self.counters.in_bytes += interest.wire.len() as u64;
+            }
+            PacketView::Data(data) => {
+                self.counters.in_data += 1;
+                self.counters.in_bytes += data.wire.len() as u64;
+            }
+        }
     }
 
     pub(super) fn push(&mut self, input: ManagerInput) {
@@ -37,11 +59,18 @@ impl Management {
     pub(super) fn on_packet(&mut self, sender: Sender, internal: InternalPacket) {
         let ingress = internal.ingress();
         match internal {
-            // This router sends no Interests from the internal face, so it expects neither Data nor
-            // Nacks.
-            InternalPacket::Ndn { header, .. } if header.nack.is_some() => {}
-            InternalPacket::Ndn { packet, .. } => {
-                self.push(ManagerInput::Interest { ingress, sender, packet });
+            InternalPacket::Ndn { header, packet } => {
+                self.counters.out_bytes += packet.len() as u64;
+                if header.nack.is_some() {
+                    self.counters.out_nacks += 1;
+                    self.push(ManagerInput::Nack { packet });
+                } else if packet.first() == Some(&(tlv::DATA as u8)) {
+                    self.counters.out_data += 1;
+                    self.push(ManagerInput::Data { packet });
+                } else {
+                    self.counters.out_interests += 1;
+                    self.push(ManagerInput::Interest { ingress, sender, packet });
+                }
             }
             InternalPacket::HicnControl { message, .. } => {
                 self.push(ManagerInput::HicnControl { ingress, message });
@@ -72,6 +101,10 @@ impl Management {
 
     pub(super) fn take_data(&mut self) -> Vec<OutData> {
         mem::take(&mut self.outbox.data)
+    }
+
+    pub(super) fn take_interests(&mut self) -> Vec<Packet> {
+        mem::take(&mut self.outbox.interests)
     }
 
     pub(super) fn take_hicn_answers(&mut self) -> Vec<HicnAnswer> {

@@ -37,12 +37,12 @@ use std::io;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use weir_base::Instant;
+use weir_base::{Instant, Packet};
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, Event, NextHop};
 use weir_manage::{Action, ManagerInput, Sender};
 use weir_store::HoldingsConfig;
-use weir_wire::{DataView, LpHeader, Name};
+use weir_wire::{LpHeader, Name, PacketView};
 
 use self::acceptor::Acceptor;
 use self::contents::Contents;
@@ -245,7 +245,8 @@ impl Control {
                 let _ = answer.send(snapshot);
             }
             Some((SnapshotRequester::Manager { txn, kind }, snapshot)) => {
-                let snapshot = datasets::dataset(kind, &snapshot, &self.faces);
+                let internal = self.management.counters();
+                let snapshot = datasets::dataset(kind, &snapshot, &self.faces, internal);
                 self.management.push(ManagerInput::Snapshot { txn, snapshot });
             }
             None => {}
@@ -277,6 +278,7 @@ impl Control {
                 self.perform(now, action);
             }
             let answers = self.management.take_data();
+            let interests = self.management.take_interests();
             let hicn_answers = self.management.take_hicn_answers();
             // A client may use a new route as soon as it has the answer.
             if has_changed && !(answers.is_empty() && hicn_answers.is_empty()) {
@@ -284,19 +286,28 @@ impl Control {
             }
             hicn_answers.into_iter().for_each(|answer| self.faces.answer_hicn(answer));
             for data in answers {
-                let Ok(view) = DataView::decode(&data.packet) else {
-                    tracing::error!("the manager produced an invalid Data");
-                    continue;
-                };
                 let header = LpHeader { no_cache: data.no_cache, ..LpHeader::default() };
-                let shard = self.workers.shard_of(view.name);
-                self.workers.send(shard, ToWorker::Internal { header, packet: data.packet });
+                self.send_internal(header, data.packet);
+            }
+            for interest in interests {
+                self.send_internal(LpHeader::default(), interest);
             }
             self.pass_notices();
             if !self.management.handle_next(now) {
                 return;
             }
         }
+    }
+
+    /// Passes a packet of the manager to the router.
+    fn send_internal(&mut self, header: LpHeader, packet: Packet) {
+        let Ok(view) = PacketView::decode(&packet) else {
+            tracing::error!("the manager produced an invalid packet");
+            return;
+        };
+        self.management.note_sent(&view);
+        let shard = self.workers.shard_of(view.name());
+        self.workers.send(shard, ToWorker::Internal { header, packet });
     }
 
     fn perform(&mut self, now: Instant, action: Action) {

@@ -59,9 +59,8 @@ impl Worker {
 
     #[inline]
     fn deliver_packet(&mut self, now: Instant, out: OutPacket) {
-        if out.face == FaceId::INTERNAL {
-            self.send_internal(InternalPacket::Ndn { header: out.header, packet: out.packet });
-            return;
+        if out.face < FaceId::FIRST {
+            return self.deliver_reserved(out);
         }
         if let Some(siblings) = &mut self.siblings
             && let Some(owner) = siblings.owner_of(out.face)
@@ -70,6 +69,16 @@ impl Worker {
             return;
         }
         self.enqueue(now, out);
+    }
+
+    /// Passes a packet to the manager, or drops it at the null face.
+    #[cold]
+    fn deliver_reserved(&mut self, out: OutPacket) {
+        if out.face == FaceId::INTERNAL {
+            self.send_internal(InternalPacket::Ndn { header: out.header, packet: out.packet });
+        } else {
+            self.stats.counters.null_face += 1;
+        }
     }
 
     /// Passes a packet to the manager.

@@ -29,15 +29,16 @@ impl Shard {
         extension: Option<&dyn Extension>,
     ) -> Self {
         let mut router = Router::new(now, config);
-        // Management is a local program behind a face without a socket.
-        let internal = Input::Command(Command::AddFace {
-            face: FaceId::INTERNAL,
-            attributes: FaceAttributes::point_to_point(FaceScope::Local),
+        // Management is a local program behind a face without a socket. The null face is local as
+        // well, so that it can be a next hop for `/localhost`.
+        let inputs = [FaceId::INTERNAL, FaceId::NULL].map(|face| {
+            let attributes = FaceAttributes::point_to_point(FaceScope::Local);
+            Input::Command(Command::AddFace { face, attributes })
         });
         Self {
             driver: extension.and_then(|extension| extension.extend(&mut router)),
             router,
-            inputs: vec![internal],
+            inputs: inputs.into(),
             outbox: Outbox::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant};
-use weir_face::{Connected, FaceUri, Socket, UdpFormat, udp_local_toward};
+use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpFormat, udp_local_toward};
 use weir_forward::FaceScope;
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FacePersistency, FaceRequest, ManagerInput, Route,
@@ -69,6 +69,10 @@ impl Faces {
                  hicn+udp4, hicn+udp6 or hicn+tun",
                 other.scheme()
             ))),
+            // The name service may be slow, so another thread asks it.
+            Err(FaceUriError::NotCanonical(_)) if FaceUri::check(&request.uri).is_ok() => {
+                return self.connect(ConnectPurpose::Command { txn, request });
+            }
             Err(error) => Err(FaceError::Unsupported(error.to_string())),
         };
         self.answer_create(txn, result);
@@ -128,6 +132,7 @@ impl Faces {
             ConnectPurpose::Command { txn, request } => {
                 let result = result
                     .map_err(FaceError::ConnectFailed)
+                    .and_then(|connection| check_resolved(connection, &request.uri))
                     .and_then(|connection| self.add_connected(connection, &request, None));
                 self.answer_create(txn, result);
             }
@@ -270,6 +275,19 @@ impl Faces {
             _ => self.send_attributes(id),
         }
     }
+}
+
+/// Checks the address to which a command's host name has resolved.
+fn check_resolved(connection: Connected, uri: &str) -> Result<Connected, FaceError> {
+    let remote = connection.remote_uri();
+    let unsupported = |why: String| Err(FaceError::Unsupported(why));
+    if let Err(error) = remote.check_peer(uri) {
+        return unsupported(error.to_string());
+    }
+    if remote.socket_addr().is_some_and(|address| address.ip().is_multicast()) {
+        return unsupported(format!("{uri} is a multicast address; faces have one peer"));
+    }
+    Ok(connection)
 }
 
 fn static_request(config: &StaticFace, is_datagram: bool) -> FaceRequest {

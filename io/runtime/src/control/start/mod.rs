@@ -195,6 +195,7 @@ fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig
         operators: Operators::new(config).describe(),
         localhop: config.management.localhop,
         holdings_for_neighbours: config.management.holdings_for_neighbours,
+        readvertise_nlsr: config.management.readvertise_nlsr,
         store: StoreSettings {
             capacity_bytes: config.store.capacity_bytes,
             admit: config.store.admit,
