@@ -276,6 +276,43 @@ fn asf_forgets_after_measurements_lifetime() {
     fixture.answer(V, data("/t/2", 0));
     fixture.pass_ms(71_000);
     assert_eq!(fixture.ask(LOCAL, &Ask::new("/t/3", 1))[0].face, U, "both are unmeasured");
+    assert_eq!(fixture.ask(LOCAL, &Ask::new("/t/4", 1))[0].face, U, "the Nack is forgotten");
+}
+
+/// Unmeasured hops are probed first, by cost. Of three measured hops, the best one is probed in 3
+/// of 6 cases, the next one in 2, and the last one in 1.
+#[test]
+fn asf_probes_better_hops_more_often() {
+    let mut fixture = Fixture::new();
+    fixture.strategy("/t", &format!("{ASF}/v=5/probing-interval~1000"));
+    let others = [V, SPOOFABLE, RADIO];
+    fixture.route("/t", &[(U, 1), (V, 2), (SPOOFABLE, 3), (RADIO, 4)]);
+    let (mut measured, mut counts) = (0, [0; 3]);
+    for number in 0..610 {
+        let name = format!("/t/{number}");
+        let out = fixture.ask(LOCAL, &Ask::new(&name, number));
+        assert_eq!(out[0].face, U);
+        let probed = out.get(1).and_then(|probe| others.iter().position(|it| *it == probe.face));
+        match probed {
+            // The answer of the probe comes first, so it is measured.
+            Some(at) if measured < others.len() => {
+                assert_eq!(at, measured, "by cost");
+                measured += 1;
+                fixture.pass_ms(10 * measured as u64);
+                fixture.answer(others[at], data(&name, 0));
+            }
+            probed => {
+                probed.into_iter().for_each(|at| counts[at] += 1);
+                fixture.pass_ms(1);
+                fixture.answer(U, data(&name, 0));
+            }
+        }
+        fixture.pass_ms(1001);
+    }
+    let [best, second, last] = counts;
+    assert!((250..350).contains(&best), "{counts:?}");
+    assert!((150..250).contains(&second), "{counts:?}");
+    assert!((60..150).contains(&last), "{counts:?}");
 }
 
 /// A strategy starts without the state of its predecessor, which means something else.
