@@ -212,7 +212,7 @@ fn imports_nothing_of_damaged_ndnd_text() {
         // Another private key than the one that signed.
         (NDND.replacen("EEIADD", "EEIADE", 1), "the key "),
         (first_key.replacen("Wmg", "Wmh", 1), "the key "),
-        (first_key.replacen("lnlHls", "lnlHlt", 1), "the key is malformed"),
+        (first_key.replacen("lnHls8", "lnHlt8", 1), "the key is malformed"),
         (first_key.replace("NDN KEY", "NDN CERT"), "neither a certificate"),
         (first_key.replace("NDN KEY", "NDN OTHER"), "neither a certificate"),
         (first_key.replacen("Bv0B", "Bv0?", 1), "neither a certificate"),
