@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant as Clock};
 
+use proptest::collection;
+use proptest::prelude::*;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
 use weir_base::{Packet, Pool};
@@ -14,6 +16,9 @@ use weir_face::{
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::face::{data, link_with, octets_of, packets_of};
 use weir_link::{Link, LinkConfig};
+
+#[path = "../../../fuzz/websocket.rs"]
+mod script;
 
 const REQUEST: &str = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n\
                        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -216,8 +221,7 @@ fn close_is_answered_and_ends_the_face() {
     let (mut client, mut face) = client_pair();
     client.send(Message::binary(data(40, 1).to_vec())).unwrap();
     client.close(None).unwrap();
-    assert_eq!(receive(&mut face, 1).0, [data(40, 1)]);
-    assert_eq!(end_of(&mut face), RecvStatus::Closed);
+    assert_eq!(receive(&mut face, usize::MAX), (vec![data(40, 1)], RecvStatus::Closed));
     assert_eq!(client.read().unwrap(), Message::Close(None));
 }
 
@@ -333,4 +337,25 @@ fn client_explains_what_it_found() {
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
     let error = connect_to("");
     assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
+}
+
+/// Bytes of a script: frames that are almost right, between arbitrary ones.
+fn any_frames() -> impl Strategy<Value = Vec<u8>> {
+    let octets = |len| collection::vec(any::<u8>(), len);
+    let first = prop::sample::select(vec![0x82, 0x02, 0x00, 0x80, 0x89, 0x8a, 0x88, 0x81, 0xc2]);
+    let frame = (first, octets(0..126)).prop_map(|(first, payload)| {
+        [&[first, 0x80 | payload.len() as u8, 0, 0, 0, 0], &payload[..]].concat()
+    });
+    let part = prop_oneof![9 => frame, 1 => octets(0..20)];
+    (any::<u8>(), collection::vec(part, 0..8))
+        .prop_map(|(first, parts)| [vec![first], parts.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn survives_hostile_peers(script in any_frames()) {
+        script::check(&script);
+    }
 }

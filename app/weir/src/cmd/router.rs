@@ -277,6 +277,8 @@ mod tests {
             "::1",
             "--tcp",
             "none",
+            "--websocket",
+            "192.0.2.1",
             "--store",
             "1GiB",
             "--threads",
@@ -288,6 +290,7 @@ mod tests {
         let udp: Vec<String> = config.faces.udp.iter().map(ToString::to_string).collect();
         assert_eq!(udp, ["127.0.0.1:7000", "[::1]:6363"]);
         assert!(config.faces.tcp.is_empty());
+        assert_eq!(config.faces.websocket, ["192.0.2.1:9696".parse().unwrap()]);
         assert_eq!(config.store.size, Size { bytes: 1 << 30 });
         assert_eq!(config.router.threads, Threads::Count(2));
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));

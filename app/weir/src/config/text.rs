@@ -60,6 +60,7 @@ impl FromStr for UriText {
             "tcp",
             "tcp4",
             "tcp6",
+            "ws",
             "unix",
             "hicn+udp",
             "hicn+udp4",
@@ -72,8 +73,8 @@ impl FromStr for UriText {
                 Ok(Self(text.to_owned()))
             }
             _ => Err(format!(
-                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT or \
-                 unix:///PATH, such as \"udp://192.0.2.7:6363\""
+                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT, \
+                 ws://HOST:PORT or unix:///PATH, such as \"udp://192.0.2.7:6363\""
             )),
         }
     }
