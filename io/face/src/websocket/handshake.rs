@@ -26,11 +26,11 @@ use crate::uri::FaceUri;
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 /// The end of a request or response.
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// For a browser that opens the address as a page, and other clients that do not ask for a
+/// For a browser that opens the address as a page, and other clients that do not request a
 /// WebSocket.
 const REFUSAL: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nConnection: Upgrade, close\r\nContent-Type: text/plain\r\n\
-    Content-Length: 64\r\n\r\nThis port accepts WebSockets that carry NDNLPv2 packets (ws://).\n";
+    Content-Length: 65\r\n\r\nThis port accepts WebSockets that carry NDNLPv2 packets (ws://).\n";
 /// Headers that proxies add.
 const PROXY_HEADERS: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
@@ -83,7 +83,7 @@ impl Handshake {
     /// Answers the request, which must be complete.
     ///
     /// # Errors
-    /// It asks for no WebSocket of version 13; or the connection failed.
+    /// It requests no WebSocket of version 13; or the connection failed.
     pub(crate) fn finish(mut self) -> io::Result<WebSocketSocket> {
         let answer = Request::try_parse(&self.head.octets)
             .and_then(|parsed| parsed.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof).into()))
@@ -289,6 +289,6 @@ mod tests {
     fn refusal_has_its_length() {
         let body = REFUSAL.windows(4).position(|window| window == HEAD_END).unwrap() + 4;
         assert!(REFUSAL.starts_with(b"HTTP/1.1 426"));
-        assert_eq!(REFUSAL.len() - body, 64);
+        assert_eq!(REFUSAL.len() - body, 65);
     }
 }

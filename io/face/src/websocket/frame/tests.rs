@@ -5,7 +5,7 @@ use std::iter;
 const BINARY: u8 = 0x82;
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
-/// A masked frame with this first octet, whatever it is.
+/// A masked frame with any first octet.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut octets = vec![first];
     match payload.len() {
@@ -124,7 +124,7 @@ fn joins_fragments_around_control_frames() {
     received.push(&frame(0x02, &whole[..3000]));
     assert!(received.decoder.held_bytes() >= 3000);
     received.push(&frame(0x89, b"1"));
-    received.push(&frame(0x8a, b"a pong that nobody expects"));
+    received.push(&frame(0x8a, b"an unexpected pong"));
     received.push(&frame(0x00, &whole[3000..6000]));
     received.push(&frame(0x89, b"2"));
     received.push(&frame(0x80, &whole[6000..]));
