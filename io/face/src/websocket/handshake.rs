@@ -56,7 +56,7 @@ impl WebSocketListener {
     /// # Errors
     /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
     /// backlog: try again later.
-    pub fn accept(&self) -> io::Result<Option<Handshake>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<Handshake>> {
         let stream = self.tcp.accept()?;
         Ok(stream.map(|stream| Handshake { stream, head: Head::default() }))
     }
