@@ -14,7 +14,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
+    Accepted, FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess,
+    UnixListener,
 };
 use weir_io_fixture::hostile_peer::{
     self, HostilePeer, OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH,
@@ -61,7 +62,9 @@ impl Listeners {
     /// A router's end, and a hostile application.
     fn router(&self) -> (Socket, HostilePeer) {
         let stream = UnixStream::connect(self.directory.path().join("router")).expect("listens");
-        let socket = self.router.accept().expect("accepts").expect("a connection waits");
+        let Some(Accepted::Socket(socket)) = self.router.accept().expect("accepts") else {
+            panic!("a connection waits")
+        };
         (socket, HostilePeer::new(stream))
     }
 

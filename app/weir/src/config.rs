@@ -27,8 +27,8 @@ use weir_runtime::{FaceLimits, RuntimeConfig, StaticFace, memory_bytes_min};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
-pub(crate) use self::faces::parse_listen_address;
 use self::faces::{FacesSection, MarkingText};
+pub(crate) use self::faces::{parse_listen_address, parse_websocket_address};
 pub(crate) use self::log::{LogFilter, LogFormat, LogSection};
 use self::management::ManagementSection;
 use self::router::RouterSection;

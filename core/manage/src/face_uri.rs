@@ -28,12 +28,9 @@ pub(crate) fn form(uri: &str) -> UriForm {
         return UriForm::Malformed;
     }
     let is_canonical = match scheme {
-        "udp4" | "hicn+udp4" | "tcp4" => host_and_port(rest)
-            .is_some_and(|(host, port)| is_port(port) && host.parse::<Ipv4Addr>().is_ok()),
-        "udp6" | "hicn+udp6" | "tcp6" => rest
-            .strip_prefix('[')
-            .and_then(|rest| rest.split_once("]:"))
-            .is_some_and(|(host, port)| is_port(port) && is_canonical_v6(host)),
+        "udp4" | "hicn+udp4" | "tcp4" => is_v4_and_port(rest),
+        "udp6" | "hicn+udp6" | "tcp6" => is_v6_and_port(rest),
+        "ws" => is_v4_and_port(rest) || is_v6_and_port(rest),
         "udp" | "hicn+udp" | "tcp" => false,
         "unix" => rest.starts_with('/'),
         "fd" => rest.parse::<u32>().is_ok(),
@@ -60,6 +57,17 @@ fn address(uri: &str, v4: impl Fn(Ipv4Addr) -> bool, v6: impl Fn(Ipv6Addr) -> bo
     let Some((host, _)) = host_and_port(rest) else { return false };
     let without_brackets = host.trim_start_matches('[').trim_end_matches(']');
     host.parse().is_ok_and(v4) || without_zone(without_brackets).parse().is_ok_and(v6)
+}
+
+fn is_v4_and_port(rest: &str) -> bool {
+    host_and_port(rest)
+        .is_some_and(|(host, port)| is_port(port) && host.parse::<Ipv4Addr>().is_ok())
+}
+
+fn is_v6_and_port(rest: &str) -> bool {
+    rest.strip_prefix('[')
+        .and_then(|rest| rest.split_once("]:"))
+        .is_some_and(|(host, port)| is_port(port) && is_canonical_v6(host))
 }
 
 fn host_and_port(rest: &str) -> Option<(&str, &str)> {

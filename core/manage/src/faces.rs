@@ -130,10 +130,12 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
         Some(UriForm::NonCanonical) => return refuse(400, "Non-canonical local URI"),
         Some(UriForm::Canonical) | None => {}
     }
-    let (transport, is_tcp) = match face_uri::scheme(&uri) {
+    let (transport, is_stream) = match face_uri::scheme(&uri) {
         "udp" | "udp4" | "udp6" | "hicn+udp" | "hicn+udp4" | "hicn+udp6" => ("UDP", false),
         "hicn+tun" if is_canonical => ("TUN", false),
         "tcp" | "tcp4" | "tcp6" => ("TCP", true),
+        // NFD has no outgoing WebSockets.
+        "ws" => ("WebSocket", true),
         _ if !is_canonical => return refuse(400, "Non-canonical remote URI"),
         _ => return refuse(406, "Unsupported protocol"),
     };
@@ -154,11 +156,13 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
     // Local fields are for programs on this host, so the peer's address must be a loopback address.
     // The driver checks the address of a host name.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
-    if wants_local_fields && !(is_tcp && (!is_canonical || face_uri::is_loopback(&uri))) {
+    if wants_local_fields && !(is_stream && (!is_canonical || face_uri::is_loopback(&uri))) {
         return refuse(406, "Local fields can only be enabled on faces with local scope");
     }
     match parameters.mtu {
-        Some(_) if is_tcp => return refuse(406, "TCP faces do not support MTU overrides"),
+        Some(_) if is_stream => {
+            return refuse_text(alloc::format!("{transport} faces do not support MTU overrides"));
+        }
         Some(mtu) if mtu < MTU_MIN => {
             return refuse_text(alloc::format!("Override MTU cannot be less than {MTU_MIN}"));
         }
@@ -198,11 +202,11 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     if bad_flags != 0 {
         (bad.flags, bad.mask) = (Some(bad_flags), Some(bad_flags));
     }
-    // Unicast UDP and TCP faces accept any persistency. Unix sockets accept all but on-demand.
+    // Unicast UDP, TCP and outgoing WebSocket faces accept any persistency. Unix sockets accept all but on-demand.
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {
-                "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" | "tcp4" | "tcp6" => {
+                "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" | "tcp4" | "tcp6" | "ws" => {
                     face_uri::is_multicast(&face.uri)
                 }
                 "unix" | "fd" => *wanted != FacePersistency::OnDemand,

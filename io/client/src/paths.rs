@@ -297,6 +297,9 @@ impl Paths {
                 RecvStatus::More => {}
                 RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
                 RecvStatus::RingBroken => return Err(invalid_ring()),
+                RecvStatus::WebSocketBroken(error) => {
+                    return Err(ClientError::Lost(format!("the peer breaks WebSocket: {error}")));
+                }
                 RecvStatus::FramingLost(error) => {
                     return Err(ClientError::Lost(format!("the peer is not a router: {error}")));
                 }

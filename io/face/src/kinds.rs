@@ -21,6 +21,7 @@ use crate::tun::TunSocket;
 use crate::udp_format::UdpFormat;
 use crate::udp_peer::UdpPeer;
 use crate::uri::FaceUri;
+use crate::websocket::{Handshake, WebSocketListener, WebSocketSocket};
 
 macro_rules! sockets {
     ($($(#[$doc:meta])* $variant:ident($kind:ty) = $default_link:expr,)+) => {
@@ -128,6 +129,9 @@ sockets! {
     Shared(Box<SharedSocket>) = |_: &SharedSocket| LinkConfig::stream(),
     /// One UDP peer with a port of its own.
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
+    /// A WebSocket, with a browser or a router.
+    #[allow(private_interfaces, reason = "no caller names the type")]
+    WebSocket(Box<WebSocketSocket>) = |_: &WebSocketSocket| LinkConfig::stream(),
     /// hICN packets as plain IPv6, over a TUN device.
     #[allow(private_interfaces, reason = "no caller names the type")]
     Tun(Box<TunSocket>) = |tun: &TunSocket| tun.link_config(),
@@ -140,9 +144,20 @@ pub enum Listener {
     Unix(UnixListener),
     /// A TCP address and port.
     Tcp(TcpListener),
+    /// A TCP address and port for WebSockets.
+    WebSocket(WebSocketListener),
 }
 
-sources!(Listener: Unix, Tcp,);
+sources!(Listener: Unix, Tcp, WebSocket,);
+
+/// An accepted connection.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Packets may follow.
+    Socket(Socket),
+    /// The peer's request must arrive first.
+    Handshake(Handshake),
+}
 
 impl Listener {
     /// Accepts the next connection; `None` if there is none.
@@ -150,18 +165,21 @@ impl Listener {
     /// # Errors
     /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
     /// backlog: try again later.
-    pub fn accept(&self) -> io::Result<Option<Socket>> {
+    pub fn accept(&self) -> io::Result<Option<Accepted>> {
         let accepted = match self {
             Self::Unix(listener) => listener.accept(),
             Self::Tcp(listener) => listener.accept(),
+            Self::WebSocket(listener) => {
+                return Ok(listener.accept()?.map(Accepted::Handshake));
+            }
         };
         let Some(stream) = accepted? else { return Ok(None) };
-        Ok(Some(match self {
+        Ok(Some(Accepted::Socket(match self {
             Self::Unix(listener) if let Some(memory) = listener.shared_memory() => {
                 Socket::Shared(Box::new(SharedSocket::of_router(stream, memory)))
             }
             _ => Socket::Stream(stream),
-        }))
+        })))
     }
 
     /// The local address.
@@ -169,6 +187,7 @@ impl Listener {
         match self {
             Self::Unix(listener) => listener.local_uri(),
             Self::Tcp(listener) => listener.local_uri(),
+            Self::WebSocket(listener) => listener.local_uri(),
         }
     }
 }
@@ -194,6 +213,10 @@ impl Connected {
         if let FaceUri::HicnTun { device, locator } = remote {
             let tun = TunSocket::open(device, *locator)?;
             return Ok(Self::Socket(Socket::Tun(Box::new(tun))));
+        }
+        if let FaceUri::WebSocket(peer) = remote {
+            let socket = WebSocketSocket::connect(*peer, timeout)?;
+            return Ok(Self::Socket(Socket::WebSocket(Box::new(socket))));
         }
         let stream = match remote {
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
@@ -224,6 +247,14 @@ impl Socket {
     /// One end of a socket pair within this process: a local face.
     pub fn of_pair(stream: UnixStream) -> io::Result<Self> {
         StreamSocket::of_pair(stream).map(Self::Stream)
+    }
+
+    /// Answers the complete request of an accepted connection.
+    ///
+    /// # Errors
+    /// The request was refused, or the connection failed.
+    pub fn of_handshake(handshake: Handshake) -> io::Result<Self> {
+        handshake.finish().map(|socket| Self::WebSocket(Box::new(socket)))
     }
 
     /// Credentials of the peer, if the kernel knows them: over a Unix listener, or within this
@@ -288,11 +319,17 @@ impl FaceUri {
 
     /// Whether a faces/create command may create such a face.
     pub fn is_made_by_command(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::HicnTun { .. } | Self::Tcp(_))
+        self.is_of_one_peer()
     }
 
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
-        matches!(self, Self::Udp(_) | Self::HicnUdp(_) | Self::HicnTun { .. } | Self::Tcp(_))
+        self.is_datagram() || matches!(self, Self::Tcp(_) | Self::WebSocket(_))
+    }
+
+    /// Whether this is the peer of an accepted connection to which nothing can connect. Its face is
+    /// always on-demand.
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Fd(_) | Self::WebSocketClient(_))
     }
 }

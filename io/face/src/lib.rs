@@ -23,15 +23,16 @@ mod udp_path;
 mod udp_peer;
 mod untrusted_file;
 mod uri;
+mod websocket;
 
 pub use access::{PeerCredentials, UnixAccess};
-pub use kinds::{Connected, Listener, Socket};
+pub use kinds::{Accepted, Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{ClientTransportError, Origin, TransportChoice, client_transport};
 pub use shared::SharedMemory;
 pub use standard_output::standard_output_was_closed;
-pub use status::{RecvStatus, SendStatus};
+pub use status::{RecvStatus, SendStatus, WebSocketError};
 pub use steering::steered_to;
 pub use stream::StreamSocket;
 pub use udp::{Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_mtu_default};
@@ -39,6 +40,7 @@ pub use udp_format::UdpFormat;
 pub use udp_path::{LocalAddress, UdpPath, source_toward, udp_local_toward};
 pub use udp_peer::UdpPeer;
 pub use uri::{FaceUri, FaceUriError, ResolveError};
+pub use websocket::{Handshake, WebSocketListener};
 
 /// Milliseconds since the Unix epoch, by the system's clock.
 pub fn unix_time_ms() -> u64 {

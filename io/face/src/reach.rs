@@ -88,7 +88,7 @@ fn first_reachable(all: &[FaceUri], has_current: bool) -> usize {
 
 fn probe(uri: &FaceUri) -> ProbeOutcome {
     let outcome = match uri {
-        FaceUri::Tcp(address) => {
+        FaceUri::Tcp(address) | FaceUri::WebSocket(address) => {
             TcpStream::connect_timeout(address, TCP_TIMEOUT).map(|_| ProbeOutcome::Answered)
         }
         FaceUri::Udp(address) => probe_udp(*address),

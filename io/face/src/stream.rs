@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, SockAddr, Socket, Type};
-use weir_base::{Packet, Pool};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use weir_base::{Packet, PacketMut, Pool};
 use weir_link::Link;
 use weir_wire::{FrameError, peek_frame};
 
@@ -27,6 +27,26 @@ const SMALL_READS_MAX: u32 = 16;
 const COPY_BYTES_MAX: usize = 2048;
 /// Send buffer requested for Unix sockets. TCP adapts its buffers, unless they are set.
 const UNIX_SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// The bytes of one read, after those of an incomplete frame.
+pub(crate) struct ReadBlock {
+    block: PacketMut,
+    filled: usize,
+}
+
+impl ReadBlock {
+    pub(crate) fn octets(&mut self) -> &mut [u8] {
+        &mut self.block[..self.filled]
+    }
+
+    #[inline]
+    pub(crate) fn freeze(self, pool: &mut Pool) -> Packet {
+        if self.filled <= COPY_BYTES_MAX {
+            return pool.copy(&self.block[..self.filled]);
+        }
+        self.block.freeze(self.filled)
+    }
+}
 
 /// One non-blocking Unix or TCP connection of a face.
 pub struct StreamSocket {
@@ -159,6 +179,22 @@ impl StreamSocket {
     /// # Errors
     /// The connection failed. Frames before the failure were delivered by an earlier call.
     pub fn recv(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
+        let (block, status) = self.read_block(pool)?;
+        let Some(block) = block else { return Ok(status) };
+        let octets = block.freeze(pool);
+        Ok(self.cut(&octets, pool, frames).unwrap_or(status))
+    }
+
+    /// Reads up to one block. `None` if no byte has arrived. The caller must
+    /// [keep](Self::keep_rest) the incomplete frame at the end of the block.
+    ///
+    /// # Errors
+    /// As [`Self::recv`].
+    #[inline]
+    pub(crate) fn read_block(
+        &mut self,
+        pool: &mut Pool,
+    ) -> io::Result<(Option<ReadBlock>, RecvStatus)> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -187,15 +223,13 @@ impl StreamSocket {
             }
         };
         self.adapt_read_bytes(filled, block.capacity());
-        if filled == carried {
-            return Ok(status);
-        }
-        let octets = if filled <= COPY_BYTES_MAX {
-            pool.copy(&block[..filled])
-        } else {
-            block.freeze(filled)
-        };
-        Ok(self.cut(&octets, pool, frames).unwrap_or(status))
+        Ok(((filled > carried).then_some(ReadBlock { block, filled }), status))
+    }
+
+    /// Keeps the incomplete frame at the end of a block, which starts at `at`.
+    pub(crate) fn keep_rest(&mut self, octets: &Packet, at: usize, pool: &mut Pool) {
+        self.partial_frame =
+            if at < octets.len() { pool.copy(&octets[at..]) } else { Packet::empty() };
     }
 
     #[inline]
@@ -222,6 +256,35 @@ impl StreamSocket {
     /// Takes the file that the peer has sent.
     pub(crate) fn take_file(&mut self) -> Option<UntrustedFile> {
         self.file.take()
+    }
+
+    /// Sends bytes that are in no link, as far as the socket accepts them. Returns their number.
+    pub(crate) fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.socket.send_with_flags(octets, libc::MSG_NOSIGNAL) {
+                Ok(sent) => return Ok(sent),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(0),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Reports bytes that were [written](Self::write) to `link`, as part of the backlog.
+    pub(crate) fn note_written(&mut self, bytes: u64, link: &mut Link) {
+        self.backlog.after_send(&self.socket, bytes, link);
+    }
+
+    /// Changes the addresses of both ends, for a protocol over this connection.
+    pub(crate) fn set_ends(&mut self, local: FaceUri, remote: FaceUri, is_local: bool) {
+        (self.local, self.remote, self.is_local) = (local, remote, is_local);
+    }
+
+    /// Closes the connection if the peer's host stops responding.
+    pub(crate) fn keep_alive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
+        self.socket.set_tcp_keepalive(keepalive)
     }
 
     /// Sends the rest of a partially sent frame. Returns whether it is complete.
@@ -260,13 +323,12 @@ impl StreamSocket {
         pool: &mut Pool,
         frames: &mut Vec<Packet>,
     ) -> Option<RecvStatus> {
-        self.partial_frame = Packet::empty();
-        let at = match cut_frames(octets, frames) {
-            Ok(at) => at,
-            Err(error) => return Some(RecvStatus::FramingLost(error)),
-        };
-        if at < octets.len() {
-            self.partial_frame = pool.copy(&octets[at..]);
+        match cut_frames(octets, frames) {
+            Ok(at) => self.keep_rest(octets, at, pool),
+            Err(error) => {
+                self.discard_partial_frame();
+                return Some(RecvStatus::FramingLost(error));
+            }
         }
         None
     }

@@ -10,6 +10,8 @@ pub(crate) const NDN_PORT: u16 = 6363;
 pub(crate) const DEVICE_NAME_MAX: usize = libc::IFNAMSIZ - 1;
 /// The port of hICN over UDP.
 const HICN_PORT: u16 = 9695;
+/// The port of NDN over WebSocket.
+const WEBSOCKET_PORT: u16 = 9696;
 
 /// A face's address in NFD's canonical form: numeric, with a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +51,7 @@ pub enum FaceUri {
         device: String,
         port: u16,
     },
-    /// `ws://0.0.0.0:9696`
+    /// `ws://0.0.0.0:9696`: a listener for WebSockets, or a router that is reached over one.
     WebSocket(SocketAddr),
     /// `wsclient://192.0.2.1:50000`: the remote end of an accepted WebSocket.
     WebSocketClient(SocketAddr),
@@ -160,8 +162,8 @@ fn ip_scheme(scheme: &str) -> Option<IpScheme> {
         "tcp" => (Family::Any, FaceUri::Tcp, NDN_PORT),
         "tcp4" => (Family::V4, FaceUri::Tcp, NDN_PORT),
         "tcp6" => (Family::V6, FaceUri::Tcp, NDN_PORT),
-        "ws" => (Family::Any, FaceUri::WebSocket, 9696),
-        "wsclient" => (Family::Any, FaceUri::WebSocketClient, 9696),
+        "ws" => (Family::Any, FaceUri::WebSocket, WEBSOCKET_PORT),
+        "wsclient" => (Family::Any, FaceUri::WebSocketClient, WEBSOCKET_PORT),
         _ => return None,
     };
     Some(IpScheme { family, make, port_default })

@@ -10,13 +10,21 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
+    Accepted, FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess,
+    UnixListener,
 };
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::face::data;
 use weir_io_fixture::hostile_peer::{self, FromApplication, FromRouter, HostilePeer, SHARED_BYTES};
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::FrameError;
+
+fn accepted(listener: &Listener) -> Socket {
+    match listener.accept().unwrap() {
+        Some(Accepted::Socket(socket)) => socket,
+        other => panic!("{other:?}"),
+    }
+}
 
 /// A router's Unix socket, and the memory that its peers may share.
 struct SharingListener {
@@ -38,7 +46,7 @@ impl SharingListener {
     }
 
     fn accept(&self) -> SharedEnd {
-        SharedEnd::new(self.listener.accept().unwrap().expect("a connection waits"))
+        SharedEnd::new(accepted(&self.listener))
     }
 
     /// An application's end and the router's end.
@@ -309,7 +317,7 @@ fn a_router_without_shared_memory_serves_on() {
     );
     let near = Socket::connect(&listener.local_uri(), Duration::from_secs(1)).unwrap();
     let mut application = SharedEnd::new(near);
-    let mut router = SharedEnd::new(listener.accept().unwrap().unwrap());
+    let mut router = SharedEnd::new(accepted(&listener));
     for index in 0..200 {
         router.enqueue(&data(1000, index));
         router.send_and_read().unwrap();

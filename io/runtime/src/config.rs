@@ -126,6 +126,12 @@ pub enum Listener {
         /// Whether the router refuses to start without this port.
         required: bool,
     },
+    /// A TCP port for browsers.
+    WebSocket {
+        address: SocketAddr,
+        /// Whether the router refuses to start without this port.
+        required: bool,
+    },
 }
 
 /// Default settings of faces.
@@ -210,8 +216,8 @@ pub enum PitTokenChoice {
 /// A face of the configuration, created at the start.
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
-    /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port` or
-    /// `unix:///path`. Host names are resolved again when the face reconnects, and while a UDP peer
+    /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port`,
+    /// `ws://host:port` or `unix:///path`. Host names are resolved again when the face reconnects, and while a UDP peer
     /// is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.

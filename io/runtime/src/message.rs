@@ -58,10 +58,7 @@ impl NewSocket {
         match self {
             Self::Peer { path, .. } => Some(path.remote.ip()),
             Self::Own(socket) if socket.is_local() => None,
-            Self::Own(socket) => match socket.remote_uri() {
-                FaceUri::Tcp(address) => Some(address.ip()),
-                _ => None,
-            },
+            Self::Own(socket) => socket.remote_uri().socket_addr().map(|address| address.ip()),
         }
     }
 }
@@ -246,7 +243,7 @@ impl InternalPacket {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     PeerClosed,
-    /// The bytes on a stream are not a sequence of packets.
+    /// The bytes on a stream are not a sequence of packets, or break the protocol of WebSocket.
     FramingLost(String),
     /// An application wrote invalid positions into shared memory.
     RingBroken,

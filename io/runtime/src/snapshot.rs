@@ -101,7 +101,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) unknown_peer_malformed: u64,
     /// Datagrams from unknown peers that got no face because of a limit.
     pub(crate) unknown_peer_refused: u64,
-    /// Streams closed because their bytes are not a sequence of packets.
+    /// Streams closed because their bytes are not a sequence of packets, and WebSockets closed
+    /// because the peer broke the protocol.
     pub(crate) framing_lost: u64,
     /// Applications' faces closed because of invalid positions in shared memory.
     pub(crate) rings_broken: u64,

@@ -20,6 +20,7 @@ import { TcpTransport, UdpTransport, UnixTransport } from "@ndn/node-transport";
 import { Data, digestSigning, Interest, Nack, Name, SignedInterestPolicy } from "@ndn/packet";
 import { retrieveMetadata, serveMetadata, Metadata } from "@ndn/rdr";
 import { BufferChunkSource, fetch, serve } from "@ndn/segmented-object";
+import { WsTransport } from "@ndn/ws-transport";
 
 import { makeIdentity, makeSigner, readSecret, readSigner, readVerifier } from "./keys.mjs";
 
@@ -51,6 +52,8 @@ async function connect() {
       return TcpTransport.createFace({ callback, l3: { local: true } }, host, port);
     case "udp":
       return UdpTransport.createFace({ callback }, host, port);
+    case "ws":
+      return WsTransport.createFace({ callback, l3: { local: true } }, url.href);
     default:
       throw new Error(`a transport that this client does not know: ${url}`);
   }

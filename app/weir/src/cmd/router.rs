@@ -14,7 +14,7 @@ use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use crate::config::{
     FileConfig, LogFormat, LogSection, Threads, UnixChoice, default_config, parse_listen_address,
-    parse_metrics_address,
+    parse_metrics_address, parse_websocket_address,
 };
 
 /// Run a content router.
@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// [default: port 6363 of all addresses]
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     tcp: Vec<Listen>,
+    /// Listen for WebSockets of browsers at this address, such as 192.0.2.1:9696. May be repeated
+    /// [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = parse_websocket_address)]
+    websocket: Vec<SocketAddr>,
     /// Memory of the content store, such as 1GiB. 0 turns it off [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
@@ -105,6 +109,9 @@ impl Args {
         }
         if !self.tcp.is_empty() {
             config.faces.tcp = addresses(&self.tcp);
+        }
+        if !self.websocket.is_empty() {
+            config.faces.websocket = self.websocket.clone();
         }
         if let Some(size) = self.store {
             config.store.size = size;
@@ -270,6 +277,8 @@ mod tests {
             "::1",
             "--tcp",
             "none",
+            "--websocket",
+            "192.0.2.1",
             "--store",
             "1GiB",
             "--threads",
@@ -281,6 +290,7 @@ mod tests {
         let udp: Vec<String> = config.faces.udp.iter().map(ToString::to_string).collect();
         assert_eq!(udp, ["127.0.0.1:7000", "[::1]:6363"]);
         assert!(config.faces.tcp.is_empty());
+        assert_eq!(config.faces.websocket, ["192.0.2.1:9696".parse().unwrap()]);
         assert_eq!(config.store.size, Size { bytes: 1 << 30 });
         assert_eq!(config.router.threads, Threads::Count(2));
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));

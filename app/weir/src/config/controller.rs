@@ -168,11 +168,12 @@ fn canonical_uri(uri: &str) -> anyhow::Result<String> {
     Ok(uri.to_string())
 }
 
-/// The addresses that peers can use, so no wildcard addresses.
+/// The addresses that other routers should use, so no wildcard addresses, and not those for browsers.
 fn reachable_uris(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();
-        uri.is_some_and(|uri| uri.socket_addr().is_some() && uri.check_peer("").is_ok())
+        uri.filter(|uri| !matches!(uri, FaceUri::WebSocket(_)))
+            .is_some_and(|uri| uri.socket_addr().is_some() && uri.check_peer("").is_ok())
     };
     listening.iter().filter(is_peer).cloned().collect()
 }
@@ -219,7 +220,12 @@ mod tests {
 
     #[test]
     fn advertises_only_reachable_uris() {
-        let listening = ["unix:///run/nfd.sock", "udp4://0.0.0.0:6363", "tcp6://[::]:6363"];
+        let listening = [
+            "unix:///run/nfd.sock",
+            "udp4://0.0.0.0:6363",
+            "tcp6://[::]:6363",
+            "ws://192.0.2.1:9696",
+        ];
         let listening = listening.map(str::to_owned);
         let section = section("url = 'http://h'\nname = 'edge'");
         let agent =

@@ -23,6 +23,8 @@ use super::unix::{GroupText, ModeText, UnixChoice};
 const DEFAULT_PORT: u16 = 6363;
 /// hICN's port for UDP.
 const HICN_PORT: u16 = 9695;
+/// NDN's port for WebSocket.
+const WEBSOCKET_PORT: u16 = 9696;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
@@ -36,6 +38,8 @@ pub(crate) struct FacesSection {
     pub(crate) tcp: Vec<SocketAddr>,
     #[serde(deserialize_with = "hicn_addresses")]
     pub(crate) hicn_udp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "websocket_addresses")]
+    pub(crate) websocket: Vec<SocketAddr>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -79,6 +83,7 @@ impl Default for FacesSection {
             udp: default_addresses(),
             tcp: default_addresses(),
             hicn_udp: Vec::new(),
+            websocket: Vec::new(),
             faces_max: 16384,
             faces_per_host_max: 1024,
             faces_per_network_max: 4096,
@@ -122,6 +127,10 @@ impl FacesSection {
         for &address in &self.tcp {
             let required = required(&self.tcp, &address);
             listeners.push(Listener::Tcp { address, required });
+        }
+        for &address in &self.websocket {
+            let required = required(&self.websocket, &address);
+            listeners.push(Listener::WebSocket { address, required });
         }
         listeners
     }
@@ -206,6 +215,12 @@ fn listen_addresses<'de, D: Deserializer<'de>>(
 
 fn hicn_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
     addresses(deserializer, HICN_PORT)
+}
+
+fn websocket_addresses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddr>, D::Error> {
+    addresses(deserializer, WEBSOCKET_PORT)
 }
 
 fn addresses<'de, D: Deserializer<'de>>(
@@ -317,9 +332,14 @@ impl FromStr for ShapingText {
 
 deserialize_text!(UnixChoice, ModeText, MarkingText, DisciplineText, ShapingText);
 
-/// Parses a listening address: `IP:PORT`, `IP` or `:PORT`.
+/// Parses a listening address for UDP and TCP: `IP:PORT`, `IP` or `:PORT`.
 pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
     parse_address(text, DEFAULT_PORT)
+}
+
+/// Parses a listening address for WebSockets: `IP:PORT`, `IP` or `:PORT`.
+pub(crate) fn parse_websocket_address(text: &str) -> Result<SocketAddr, String> {
+    parse_address(text, WEBSOCKET_PORT)
 }
 
 fn parse_address(text: &str, port_default: u16) -> Result<SocketAddr, String> {

@@ -4,7 +4,7 @@ use weir_disk::Engine;
 use weir_disk::Service;
 #[cfg(feature = "lab")]
 use weir_forward::Labels;
-use weir_runtime::{BusyPolicy, Bypass, Mark, UnsolicitedPolicy};
+use weir_runtime::{BusyPolicy, Bypass, Listener, Mark, UnsolicitedPolicy};
 use weir_store::disk::{Admission, OfferAt};
 #[cfg(feature = "lab")]
 use weir_store::disk::{Contention, FilterKind};
@@ -204,6 +204,22 @@ fn data_and_hint_options_reach_the_router() {
     assert_eq!(config.producer_regions, ["/net/x".parse().unwrap()]);
     let config = FileConfig::default().to_runtime().unwrap();
     assert_eq!(config.unsolicited, UnsolicitedPolicy::DropAll);
+}
+
+#[test]
+fn websocket_listeners_and_faces_reach_the_router() {
+    let text = "[faces]\nwebsocket = [\"127.0.0.1\", \"[::1]:80\"]\n[[face]]\nuri = \"ws://b\"\n";
+    let config = parse(text).unwrap().to_runtime().unwrap();
+    let listeners: Vec<_> = config
+        .listeners
+        .iter()
+        .filter_map(|listener| match listener {
+            &Listener::WebSocket { address, required } => Some((address.to_string(), required)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(listeners, [("127.0.0.1:9696".to_owned(), true), ("[::1]:80".to_owned(), false)]);
+    assert_eq!(config.static_faces[0].uri, "ws://b");
 }
 
 #[test]

@@ -60,6 +60,7 @@ impl FromStr for UriText {
             "tcp",
             "tcp4",
             "tcp6",
+            "ws",
             "unix",
             "hicn+udp",
             "hicn+udp4",
@@ -73,7 +74,7 @@ impl FromStr for UriText {
             }
             _ => Err(format!(
                 "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT, \
-                 unix:///PATH or, for hICN packets, hicn+udp://HOST:PORT, such as \
+                 ws://HOST:PORT, unix:///PATH or, for hICN packets, hicn+udp://HOST:PORT, such as \
                  \"udp://192.0.2.7:6363\""
             )),
         }

@@ -272,7 +272,13 @@ fn invalid_faces_are_refused_at_once() {
             "Unicast UDP faces cannot be created with a LocalUri",
         ),
         (create("unix:///tmp/x", |_| ()), 406, "Unsupported protocol"),
-        (create("ws://192.0.2.7:9696", |_| ()), 406, "Unsupported protocol"),
+        (create("wsclient://192.0.2.7:9696", |_| ()), 406, "Unsupported protocol"),
+        (create("ws://router.example:9696", |_| ()), 400, "Non-canonical remote URI"),
+        (
+            create("ws://192.0.2.7:9696", |p| p.mtu = Some(1400)),
+            406,
+            "WebSocket faces do not support MTU overrides",
+        ),
         (
             create(tcp, |p| p.face_persistency = Some(FacePersistency::OnDemand)),
             406,

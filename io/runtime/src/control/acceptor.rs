@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
 use weir_base::Instant;
-use weir_face::{Listener, Socket};
+use weir_face::{Accepted, Listener, Socket};
 
+use super::handshakes::Handshakes;
 use crate::rate_limited_log::RateLimitedLog;
 
 /// Connections accepted on one listener before other listeners are served.
@@ -19,6 +20,7 @@ pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     again_at: Option<Instant>,
     failures: RateLimitedLog,
+    handshakes: Handshakes,
 }
 
 impl Acceptor {
@@ -31,19 +33,33 @@ impl Acceptor {
         for (index, listener) in listeners.iter_mut().enumerate() {
             registry.register(listener, Token(first + index), Interest::READABLE)?;
         }
-        Ok(Self { listeners, again_at: None, failures: RateLimitedLog::default() })
+        let handshakes = Handshakes::new(registry.try_clone()?, first + listeners.len());
+        Ok(Self { listeners, again_at: None, failures: RateLimitedLog::default(), handshakes })
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.again_at
+        self.again_at.into_iter().chain(self.handshakes.next_wakeup()).min()
+    }
+
+    pub(super) fn failed_handshakes(&self) -> u64 {
+        self.handshakes.failed()
+    }
+
+    /// Handles an event of the listener or handshake with this index. Returns new connections.
+    pub(super) fn on_readable(&mut self, now: Instant, index: usize) -> Vec<Socket> {
+        match index.checked_sub(self.listeners.len()) {
+            None => self.accept(now, index),
+            Some(slot) => self.handshakes.advance(now, slot).into_iter().collect(),
+        }
     }
 
     /// Accepts connections of one listener.
-    pub(super) fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
+    fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
         let mut sockets = Vec::new();
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listeners[index].accept() {
-                Ok(Some(socket)) => sockets.push(socket),
+                Ok(Some(Accepted::Socket(socket))) => sockets.push(socket),
+                Ok(Some(Accepted::Handshake(begun))) => self.handshakes.begin(now, begun),
                 Ok(None) => return sockets,
                 Err(error) => {
                     // Most likely no descriptor is left. The connection stays in the listener's
@@ -65,8 +81,9 @@ impl Acceptor {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Accepts on all listeners, if a retry is due.
-    pub(super) fn accept_due(&mut self, now: Instant) -> Vec<Socket> {
+    /// Accepts on all listeners, if a retry is due. Drops handshakes that take too long.
+    pub(super) fn run_timers(&mut self, now: Instant) -> Vec<Socket> {
+        self.handshakes.run_timers(now);
         if self.again_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -78,5 +95,6 @@ impl Acceptor {
     /// Closes the sockets and removes the socket file, so that a new router can start at once.
     pub(super) fn close(&mut self) {
         self.listeners.clear();
+        self.handshakes.close();
     }
 }

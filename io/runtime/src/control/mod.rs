@@ -7,7 +7,7 @@
 //!
 //! | component | state | returns |
 //! |---|---|---|
-//! | [`Acceptor`] | listening sockets | connections |
+//! | [`Acceptor`] | listening sockets, WebSocket handshakes | connections |
 //! | [`Faces`] | face table, UDP ports, connections to retry, moves | notices for the manager |
 //! | [`Management`] | the manager of NFD's protocol and its inputs | actions, Data |
 //! | [`Snapshots`] | snapshots that some threads have not answered | the sum of all answers |
@@ -24,6 +24,7 @@ mod datasets;
 mod disks;
 mod erasures;
 mod faces;
+mod handshakes;
 mod management;
 mod operators;
 mod signals;
@@ -136,7 +137,7 @@ impl Control {
                     }
                 }
                 Token(number) => {
-                    for socket in self.acceptor.accept(now, number - LISTENER_TOKEN_FIRST) {
+                    for socket in self.acceptor.on_readable(now, number - LISTENER_TOKEN_FIRST) {
                         self.faces.on_accepted(now, socket);
                     }
                 }
@@ -164,7 +165,7 @@ impl Control {
     }
 
     fn run_timers(&mut self, now: Instant) {
-        for socket in self.acceptor.accept_due(now) {
+        for socket in self.acceptor.run_timers(now) {
             self.faces.on_accepted(now, socket);
         }
         self.faces.run_timers(now);
@@ -239,7 +240,13 @@ impl Control {
 
     fn on_snapshot(&mut self, transaction: u64, part: &WorkerSnapshot) {
         let disks = self.disks.as_ref();
-        match self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks) {
+        let failed_handshakes = self.acceptor.failed_handshakes();
+        let done = self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks);
+        let done = done.map(|(requester, mut snapshot)| {
+            snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
+            (requester, snapshot)
+        });
+        match done {
             Some((SnapshotRequester::Query(answer), snapshot)) => {
                 // The requesting thread may have stopped waiting.
                 let _ = answer.send(snapshot);

@@ -94,9 +94,9 @@ impl FaceRecord {
         mtu_default: usize,
     ) -> Result<(FacePersistency, LinkConfig), FaceError> {
         let persistency = changes.persistency.unwrap_or(self.persistency);
-        if persistency != self.persistency && matches!(self.remote, FaceUri::Fd(_)) {
+        if persistency != self.persistency && self.remote.is_unreachable() {
             return Err(FaceError::Unsupported(
-                "an accepted Unix connection is always on-demand".into(),
+                "an accepted Unix or WebSocket connection is always on-demand".into(),
             ));
         }
         let mut link = self.link.clone();
@@ -155,7 +155,7 @@ impl FaceTable {
         self.faces.get_mut(&id)
     }
 
-    /// Finds the face to a UDP or TCP peer. `source`: the local address; `None` if the system
+    /// Finds the face to a UDP, TCP or WebSocket peer. `source`: the local address; `None` if the system
     /// chooses.
     pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
         self.faces.get(self.by_ends.get(&(remote.clone(), source))?)

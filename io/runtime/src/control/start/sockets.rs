@@ -1,10 +1,12 @@
 //! Opens all sockets of the configuration.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_face::{
     BindError, SharedMemory, TcpListener, UdpFormat, UdpOptions, UdpPort, UnixListener,
+    WebSocketListener,
 };
 
 use crate::config::{Listener, RuntimeConfig};
@@ -27,19 +29,15 @@ impl Sockets {
             match listener {
                 Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path, access)?),
                 Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default(access)?),
-                &Listener::Tcp { address, required } => match TcpListener::bind(address) {
-                    Ok(listener) => {
-                        sockets.listening.push(listener.local_uri().to_string());
-                        sockets.streams.push(weir_face::Listener::Tcp(listener));
-                    }
-                    Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
-                        tracing::info!(%address, "cannot listen on TCP: no address family");
-                    }
-                    Err(BindError::Io { source, .. }) => {
-                        return Err(StartError::Listen { scheme: "tcp", address, source });
-                    }
-                    Err(error) => return Err(error.into()),
-                },
+                &Listener::Tcp { address, required } => {
+                    let bound = TcpListener::bind(address).map(weir_face::Listener::Tcp);
+                    sockets.add_tcp("tcp", address, required, bound)?;
+                }
+                &Listener::WebSocket { address, required } => {
+                    let bound = WebSocketListener::bind(address);
+                    let bound = bound.map(weir_face::Listener::WebSocket);
+                    sockets.add_tcp("ws", address, required, bound)?;
+                }
                 &Listener::Udp { format, address, required } => {
                     match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
                         Ok((ports, shared)) => {
@@ -64,6 +62,30 @@ impl Sockets {
     fn add_unix(&mut self, listener: UnixListener) {
         self.listening.push(listener.local_uri().to_string());
         self.streams.push(weir_face::Listener::Unix(listener));
+    }
+
+    /// Adds the listener of a TCP port. A port that is not `required` may lack its address family.
+    fn add_tcp(
+        &mut self,
+        scheme: &'static str,
+        address: SocketAddr,
+        required: bool,
+        bound: Result<weir_face::Listener, BindError>,
+    ) -> Result<(), StartError> {
+        match bound {
+            Ok(listener) => {
+                self.listening.push(listener.local_uri().to_string());
+                self.streams.push(listener);
+            }
+            Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
+                tracing::info!(%address, scheme, "cannot listen on TCP: no address family");
+            }
+            Err(BindError::Io { source, .. }) => {
+                return Err(StartError::Listen { scheme, address, source });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     fn add_udp(&mut self, format: UdpFormat, ports: Vec<UdpPort>) {

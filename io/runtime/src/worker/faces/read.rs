@@ -42,6 +42,7 @@ impl Faces {
             Ok(RecvStatus::Closed) => CloseReason::PeerClosed,
             Ok(RecvStatus::FramingLost(error)) => CloseReason::FramingLost(error.to_string()),
             Ok(RecvStatus::RingBroken) => CloseReason::RingBroken,
+            Ok(RecvStatus::WebSocketBroken(error)) => CloseReason::FramingLost(error.to_string()),
             Err(error) => failed(error),
         };
         Some(ReadEnd::Closed(reason))

@@ -1,0 +1,294 @@
+//! From a TCP connection to a WebSocket: the handshake of RFC 6455, section 4. A peer may send
+//! packets right after its part of the handshake, so nothing is read beyond the end of that part.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv};
+use tungstenite::client::IntoClientRequest as _;
+use tungstenite::handshake::machine::TryParse as _;
+use tungstenite::handshake::server::{Request, create_response, write_response};
+use tungstenite::handshake::{client, derive_accept_key};
+use tungstenite::http::{HeaderMap, StatusCode, Uri};
+use tungstenite::protocol::Role;
+
+use super::WebSocketSocket;
+use crate::listen::{BindError, TcpListener};
+use crate::socket::socket_source;
+use crate::stream::StreamSocket;
+use crate::uri::FaceUri;
+
+/// Longest request or response. Browsers send some cookies.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// The end of a request or response.
+const HEAD_END: &[u8] = b"\r\n\r\n";
+/// For a browser that opens the address as a page, and other clients that do not request a
+/// WebSocket.
+const REFUSAL: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nConnection: Upgrade, close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 65\r\n\r\nThis port accepts WebSockets that carry NDNLPv2 packets (ws://).\n";
+/// Headers that proxies add.
+const PROXY_HEADERS: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+/// Accepts WebSockets at a TCP address.
+#[derive(Debug)]
+pub struct WebSocketListener {
+    tcp: TcpListener,
+}
+
+impl WebSocketListener {
+    /// Listens on `address`; port 0 selects any free port. An IPv6 listener accepts no IPv4 peers.
+    pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
+        TcpListener::bind(address).map(|tcp| Self { tcp })
+    }
+
+    /// The local face address, `ws://…`.
+    pub fn local_uri(&self) -> FaceUri {
+        FaceUri::WebSocket(self.tcp.local_addr())
+    }
+
+    /// Accepts the next connection; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
+    /// backlog: try again later.
+    pub(crate) fn accept(&self) -> io::Result<Option<Handshake>> {
+        let stream = self.tcp.accept()?;
+        Ok(stream.map(|stream| Handshake { stream, head: Head::default() }))
+    }
+}
+
+socket_source!(WebSocketListener, tcp);
+
+/// An accepted connection whose request is incomplete. It is readable when it can advance.
+#[derive(Debug)]
+pub struct Handshake {
+    stream: StreamSocket,
+    head: Head,
+}
+
+impl Handshake {
+    /// Whether the whole request has arrived.
+    ///
+    /// # Errors
+    /// The connection failed, or the request is too long. Drop the handshake.
+    pub fn read(&mut self) -> io::Result<bool> {
+        self.head.read(&self.stream)
+    }
+
+    /// Answers the request, which must be complete.
+    ///
+    /// # Errors
+    /// It requests no WebSocket of version 13; or the connection failed.
+    pub(crate) fn finish(mut self) -> io::Result<WebSocketSocket> {
+        let answer = Request::try_parse(&self.head.octets)
+            .and_then(|parsed| parsed.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof).into()))
+            .and_then(|(_, request)| {
+                let mut answer = Vec::new();
+                write_response(&mut answer, &create_response(&request)?)?;
+                Ok((answer, is_from_this_host(request.headers())))
+            });
+        let (answer, is_from_this_host) = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let _ = self.stream.write(REFUSAL);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+            }
+        };
+        write_all(&mut self.stream, &answer)?;
+        let is_local = self.stream.is_local() && is_from_this_host;
+        let [local, remote] = [self.stream.local_uri(), self.stream.remote_uri()].map(address_of);
+        let (local, remote) = (FaceUri::WebSocket(local), FaceUri::WebSocketClient(remote));
+        self.stream.set_ends(local, remote, is_local);
+        WebSocketSocket::new(self.stream, Role::Server)
+    }
+}
+
+socket_source!(Handshake, stream);
+
+impl WebSocketSocket {
+    /// Connects to a router that listens for WebSockets, within `timeout`.
+    ///
+    /// # Errors
+    /// Those of `connect`; TimedOut; InvalidData if the peer answers with something else.
+    pub(crate) fn connect(peer: SocketAddr, timeout: Duration) -> io::Result<Self> {
+        let until = Instant::now() + timeout;
+        let mut stream = StreamSocket::connect_tcp_timeout(peer, timeout)?;
+        let (request, key) = request_to(peer).map_err(io::Error::other)?;
+        write_all(&mut stream, &request)?;
+        let mut head = Head::default();
+        while !head.read(&stream)? {
+            wait_readable(&stream, until)?;
+        }
+        check_response(&head.octets, &key)
+            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let (local, is_local) = (address_of(stream.local_uri()), stream.is_local());
+        let (local, remote) = (FaceUri::WebSocketClient(local), FaceUri::WebSocket(peer));
+        stream.set_ends(local, remote, is_local);
+        Self::new(stream, Role::Client)
+    }
+}
+
+/// The head of an HTTP request or response.
+#[derive(Debug, Default)]
+struct Head {
+    octets: Vec<u8>,
+}
+
+impl Head {
+    /// Reads up to the end of the head. Returns whether it is complete.
+    fn read(&mut self, stream: &StreamSocket) -> io::Result<bool> {
+        let socket = stream.as_raw_fd();
+        let mut chunk = [0; 1024];
+        loop {
+            let start = self.octets.len();
+            let room = chunk.len().min(HEAD_BYTES_MAX - start);
+            if room == 0 {
+                let why = format!("an HTTP head of more than {HEAD_BYTES_MAX} bytes");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
+            match recv(socket, &mut chunk[..room], MsgFlags::MSG_PEEK) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(peeked) => self.octets.extend_from_slice(&chunk[..peeked]),
+                Err(Errno::EAGAIN) => return Ok(false),
+                Err(Errno::EINTR) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            let scanned = start.saturating_sub(HEAD_END.len() - 1);
+            let mut windows = self.octets[scanned..].windows(HEAD_END.len());
+            let end = windows.position(|window| window == HEAD_END);
+            if let Some(end) = end {
+                self.octets.truncate(scanned + end + HEAD_END.len());
+            }
+            // The bytes are there, so this returns all of them.
+            recv(socket, &mut chunk[..self.octets.len() - start], MsgFlags::empty())?;
+            if end.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+fn request_to(peer: SocketAddr) -> tungstenite::Result<(Vec<u8>, String)> {
+    // The zone of a link-local address has no meaning for the peer.
+    let host = SocketAddr::new(peer.ip(), peer.port());
+    client::generate_request(format!("ws://{host}/").into_client_request()?)
+}
+
+/// Checks the answer to a request with this `Sec-WebSocket-Key`.
+fn check_response(head: &[u8], key: &str) -> Result<(), String> {
+    let parsed = client::Response::try_parse(head).map_err(|error| error.to_string())?;
+    let (_, response) = parsed.ok_or("the answer is no HTTP")?;
+    let (status, headers) = (response.status(), response.headers());
+    if status != StatusCode::SWITCHING_PROTOCOLS {
+        return Err(format!("the peer accepts no WebSocket: HTTP status {status}"));
+    }
+    let accepted = headers.get("Sec-WebSocket-Accept").map(|value| value.as_bytes());
+    let is_switched = headers
+        .get("Upgrade")
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let has_extension = headers.contains_key("Sec-WebSocket-Extensions")
+        || headers.contains_key("Sec-WebSocket-Protocol");
+    if !is_switched
+        || has_extension
+        || accepted != Some(derive_accept_key(key.as_bytes()).as_bytes())
+    {
+        return Err("the peer's answer breaks the protocol of WebSocket".to_owned());
+    }
+    Ok(())
+}
+
+/// Whether a request over loopback comes from a program or page of this host. Local faces may
+/// register prefixes and read the state of the router. A page of any site can open a WebSocket to
+/// loopback, and a proxy on this host passes on the requests of others.
+fn is_from_this_host(headers: &HeaderMap) -> bool {
+    if PROXY_HEADERS.iter().any(|name| headers.contains_key(*name)) {
+        return false;
+    }
+    let Some(origin) = headers.get("origin") else { return true };
+    let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Uri>().ok());
+    origin.as_ref().and_then(Uri::host).is_some_and(|host| {
+        let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+fn address_of(uri: &FaceUri) -> SocketAddr {
+    uri.socket_addr().unwrap_or_else(|| ([0, 0, 0, 0], 0).into())
+}
+
+/// Sends a request or response. The socket is new, so it has room for it.
+fn write_all(stream: &mut StreamSocket, octets: &[u8]) -> io::Result<()> {
+    let sent = stream.write(octets)?;
+    if sent == octets.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+fn wait_readable(stream: &StreamSocket, until: Instant) -> io::Result<()> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+    }
+    let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+    match poll(&mut [PollFd::new(stream.as_fd(), PollFlags::POLLIN)], timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_this_host_are_local() {
+        let is_local = |name: &'static str, value: &str| {
+            let headers = HeaderMap::from_iter([(name.parse().unwrap(), value.parse().unwrap())]);
+            is_from_this_host(&headers)
+        };
+        assert!(is_from_this_host(&HeaderMap::new()));
+        for origin in
+            ["http://localhost", "https://localhost:8443", "http://127.0.0.1:1", "http://[::1]:80"]
+        {
+            assert!(is_local("origin", origin), "{origin}");
+        }
+        for origin in [
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "null",
+            "",
+            "http://192.0.2.1",
+        ] {
+            assert!(!is_local("origin", origin), "{origin}");
+        }
+        assert!(!is_local("x-forwarded-for", "192.0.2.1"));
+        assert!(!is_local("via", "1.1 proxy"));
+    }
+
+    #[test]
+    fn checks_answer_of_server() {
+        let head = |status: &str, rest: &str| {
+            format!(
+                "HTTP/1.1 {status}\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\
+                 Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n{rest}\r\n"
+            )
+        };
+        let check = |head: String| check_response(head.as_bytes(), "dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(check(head("101 Switching Protocols", "")), Ok(()));
+        assert!(check(head("404 Not Found", "")).unwrap_err().contains("404"));
+        assert!(check(head("101 OK", "Sec-WebSocket-Extensions: x\r\n")).is_err());
+        assert!(check(head("101 OK", "").replace("s3p", "t3p")).is_err());
+        assert!(check("HTTP/1.1 101 OK\r\n\r\n".to_owned()).is_err());
+        assert!(check("nonsense\r\n\r\n".to_owned()).is_err());
+    }
+
+    #[test]
+    fn refusal_has_its_length() {
+        let body = REFUSAL.windows(4).position(|window| window == HEAD_END).unwrap() + 4;
+        assert!(REFUSAL.starts_with(b"HTTP/1.1 426"));
+        assert_eq!(REFUSAL.len() - body, 65);
+    }
+}
