@@ -26,8 +26,8 @@ thread_local! {
     };
 }
 
-/// Sends `script`, which begins with the length of its first part. Nothing may panic, and no message
-/// may be longer than a packet. The face ends when the peer does.
+/// Sends `script`, which begins with the length of its first part. Nothing may panic, and no
+/// message may be longer than a packet. The face ends when the peer does.
 pub(crate) fn check(script: &[u8]) {
     let [first, script @ ..] = script else { return };
     let (first, second) = script.split_at(usize::from(*first).min(script.len()));

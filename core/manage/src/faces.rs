@@ -202,7 +202,8 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     if bad_flags != 0 {
         (bad.flags, bad.mask) = (Some(bad_flags), Some(bad_flags));
     }
-    // Unicast UDP, TCP and outgoing WebSocket faces accept any persistency. Unix sockets accept all but on-demand.
+    // Unicast UDP, TCP and outgoing WebSocket faces accept any persistency. Unix sockets accept all
+    // but on-demand.
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {

@@ -217,8 +217,8 @@ pub enum PitTokenChoice {
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port`,
-    /// `ws://host:port` or `unix:///path`. Host names are resolved again when the face reconnects, and while a UDP peer
-    /// is silent.
+    /// `ws://host:port` or `unix:///path`. Host names are resolved again when the face reconnects,
+    /// and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.
     pub permanent: bool,

@@ -168,7 +168,7 @@ fn canonical_uri(uri: &str) -> anyhow::Result<String> {
     Ok(uri.to_string())
 }
 
-/// The addresses that other routers should use, so no wildcard addresses, and not those for browsers.
+/// The addresses that other routers should use: no wildcard addresses, and not those for browsers.
 fn reachable_uris(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();

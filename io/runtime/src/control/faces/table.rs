@@ -155,8 +155,8 @@ impl FaceTable {
         self.faces.get_mut(&id)
     }
 
-    /// Finds the face to a UDP, TCP or WebSocket peer. `source`: the local address; `None` if the system
-    /// chooses.
+    /// Finds the face to a UDP, TCP or WebSocket peer. `source`: the local address; `None` if the
+    /// system chooses.
     pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
         self.faces.get(self.by_ends.get(&(remote.clone(), source))?)
     }
