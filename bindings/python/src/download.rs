@@ -22,6 +22,8 @@ struct OneFile {
     target: Option<Target>,
     path: PathBuf,
     trust: PythonTrust,
+    /// Whether packets are accepted that anyone can make.
+    may_be_unverified: bool,
     /// Set if the object is a directory.
     directory: Option<Metadata>,
     summary: Option<Result<Summary, DownloadError>>,
@@ -39,7 +41,8 @@ impl DownloadHost for OneFile {
             self.directory = Some(found.metadata.clone());
             return Err("it is a directory".into());
         }
-        Ok(Box::new(PartFile::new(&self.path)))
+        let file = PartFile::new(&self.path);
+        Ok(Box::new(if self.may_be_unverified { file.accept_unverified() } else { file }))
     }
 
     fn on_ended(
@@ -84,10 +87,13 @@ pub(crate) fn download(
     let py = options.py();
     let name = sessions::name_of(name)?;
     let options = options::for_consumer(Some(options))?;
-    let trust = trust_for(py, &name, &trust_settings(trusted))?;
+    let settings = trust_settings(trusted);
+    let trust = trust_for(py, &name, &settings)?;
+    let may_be_unverified = settings.allow_unsigned;
     let uri = py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?;
     let target = Some(target_of(name, options.stored));
-    let mut file = OneFile { target, path, trust, directory: None, summary: None, raised: None };
+    let (directory, summary, raised) = (None, None, None);
+    let mut file = OneFile { target, path, trust, may_be_unverified, directory, summary, raised };
     let fetch = DownloadOptions { fetch: options.config(), ..DownloadOptions::default() };
     let result = py.detach(|| {
         let mut client = Client::connect(&uri)?;

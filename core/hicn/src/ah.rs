@@ -107,8 +107,8 @@ impl<'a> AhView<'a> {
     }
 }
 
-/// Completes a header of NDN elements: [`AH_SIZE`] zeros at this place, then the elements to the end
-/// of `out`.
+/// Completes a header of NDN elements: [`AH_SIZE`] zeros at this place, then the elements to the
+/// end of `out`.
 ///
 /// # Errors
 /// [`HicnError::NoForm`] if the elements are too long.

@@ -38,8 +38,8 @@ pub fn to_tlv(packet: &HicnView<'_>, nonce: u32) -> Result<Vec<u8>, HicnError> {
     tlv_parts(packet, nonce, &mut Vec::new()).map(|parts| parts.concat())
 }
 
-/// Like [`to_tlv`], but returns the slices that make up the packet, so that a payload is copied only
-/// once. `scratch` is memory for new octets.
+/// Like [`to_tlv`], but returns the slices that make up the packet, so that a payload is copied
+/// only once. `scratch` is memory for new octets.
 ///
 /// # Errors
 /// Those of [`to_tlv`].

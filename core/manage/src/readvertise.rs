@@ -78,7 +78,7 @@ struct Outstanding {
     /// The name of the Interest, which differs for each command.
     name: Name,
     prefix: Name,
-    /// What the daemon knows if it obeys.
+    /// What the daemon knows if the command succeeds.
     effect: Known,
     deadline: Instant,
 }
@@ -109,7 +109,7 @@ impl Readvertiser {
         self.failures
     }
 
-    /// Takes over changes of the RIB. `changed`: the prefixes whose routes have changed.
+    /// Applies changes of the RIB. `changed`: the prefixes whose routes have changed.
     pub(crate) fn on_routes_changed(
         &mut self,
         now: Instant,
@@ -138,8 +138,8 @@ impl Readvertiser {
         let has_new = !daemons.is_subset(&self.daemons);
         let old = mem::replace(&mut self.daemons, daemons);
         if has_new || self.daemons.is_empty() {
-            // A new daemon knows nothing, and one that is gone has taken its knowledge along. An
-            // old and a new daemon at once is a restart, so the old one ends soon.
+            // A new daemon knows no prefix, and registrations end with their daemon. If there is an
+            // old daemon as well, it is being replaced.
             self.prefixes.clear();
             self.withdrawals = 0;
             self.due.clear();

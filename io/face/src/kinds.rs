@@ -281,6 +281,12 @@ impl Socket {
         matches!(self, Self::Shared(socket) if socket.is_writable_again())
     }
 
+    /// Whether a read has left something to send that is in no queue, such as the answer to a Ping.
+    /// Then call [`send`](Self::send).
+    pub fn has_unsent(&self) -> bool {
+        matches!(self, Self::WebSocket(socket) if socket.has_unsent())
+    }
+
     /// Discards pending doorbells. For a caller that knows there is something to read and leaves it
     /// for later.
     pub fn discard_doorbells(&mut self) -> io::Result<()> {
@@ -315,11 +321,6 @@ impl FaceUri {
     /// Whether a face carries hICN packets.
     pub fn has_hicn_packets(&self) -> bool {
         matches!(self, Self::HicnUdp(_) | Self::HicnTun { .. })
-    }
-
-    /// Whether a faces/create command may create such a face.
-    pub fn is_made_by_command(&self) -> bool {
-        self.is_of_one_peer()
     }
 
     /// Whether the address identifies a peer, so that there is at most one face to it.

@@ -68,7 +68,7 @@ pub enum FaceUriError {
     NotCanonical(String),
     /// Unknown scheme.
     #[error(
-        "face URI scheme `{0}` is not supported; write udp, tcp or unix, or hicn+udp or hicn+tun \
+        "face URI scheme `{0}` is not supported; write udp, tcp, ws or unix, or hicn+udp or hicn+tun \
          for hICN packets"
     )]
     UnsupportedScheme(String),

@@ -95,7 +95,8 @@ impl WebSocketSocket {
         });
         match end {
             None if self.decoder.has_ping() => {
-                // If this fails, the next read returns the error.
+                // If this fails, the next read returns the error. If the socket is full, the caller
+                // sends the rest.
                 let _ = self.send_rest();
                 Ok(status)
             }
@@ -134,6 +135,11 @@ impl WebSocketSocket {
         };
         self.stream.note_written(sent_bytes as u64, link);
         result
+    }
+
+    /// Whether a part of a frame waits outside of the link's queue.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
     }
 
     pub(crate) fn tell_backlog(&mut self, link: &mut Link) {

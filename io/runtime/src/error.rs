@@ -17,7 +17,7 @@ pub enum StartError {
     /// A UDP or TCP address is in use, or does not belong to this host.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
     Listen {
-        /// `udp`, `hicn+udp` or `tcp`.
+        /// `udp`, `hicn+udp`, `tcp` or `ws`.
         scheme: &'static str,
         address: SocketAddr,
         source: io::Error,
@@ -55,10 +55,10 @@ fn unix_remedy(error: &BindError) -> &'static str {
 }
 
 fn listen_remedy(scheme: &str, source: &io::Error) -> String {
-    let option = if scheme == UdpFormat::Hicn.scheme() {
-        "hicn_udp in [faces]".to_owned()
-    } else {
-        format!("--{scheme} ADDR:PORT")
+    let option = match scheme {
+        _ if scheme == UdpFormat::Hicn.scheme() => "hicn_udp in [faces]".to_owned(),
+        "ws" => "--websocket ADDR:PORT".to_owned(),
+        _ => format!("--{scheme} ADDR:PORT"),
     };
     match source.kind() {
         io::ErrorKind::AddrInUse => format!(

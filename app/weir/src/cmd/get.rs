@@ -241,6 +241,11 @@ fn user_trust(args: &Args) -> anyhow::Result<UserTrust> {
 }
 
 impl Args {
+    /// Whether packets are accepted that anyone can make.
+    fn may_be_unverified(&self) -> bool {
+        self.accept_unverified || self.allow_unsigned
+    }
+
     fn target(&self) -> Target {
         let mut name = self.name.clone();
         if let Some(version) = self.version {

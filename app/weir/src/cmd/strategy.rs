@@ -49,8 +49,8 @@ enum StrategyCommand {
         /// The prefix; / means all names
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
-        /// best-route, multicast, lowest-rtt, multipath, asf, random, access, or a full strategy name
-        /// with version and parameters
+        /// best-route, multicast, lowest-rtt, multipath, asf, random, access, or a full strategy
+        /// name with version and parameters
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },

@@ -150,8 +150,19 @@ impl Context<'_> {
         if !self.has_hops_left(face) {
             return false;
         }
+        let nonce = self.pit.entry(self.entry).nonce();
+        self.record_transmission(face, measurement, nonce);
         let entry = self.pit.entry(self.entry);
-        let (now, nonce) = (self.now, entry.nonce());
+        let ingress = self.ingress;
+        self.egress.interest(face, self.faces.tokens_of(face), ingress, entry);
+        true
+    }
+
+    /// Records that the Interest is sent to `face` with this nonce.
+    #[inline(always)]
+    fn record_transmission(&mut self, face: FaceId, measurement: u32, nonce: u32) {
+        let entry = self.pit.entry(self.entry);
+        let now = self.now;
         let expiry = now.plus_ns(self.lifetime_ns);
         let is_first = !entry.has_upstreams();
         let is_match = |record: OutRecord| record.face == face;
@@ -176,10 +187,6 @@ impl Context<'_> {
                 self.pit.add_upstream(self.entry, &record);
             }
         }
-        let entry = self.pit.entry(self.entry);
-        let ingress = self.ingress;
-        self.egress.interest(face, self.faces.tokens_of(face), ingress, entry);
-        true
     }
 
     /// Sends a copy of the Interest, which is on its way to another next hop, with this nonce to
@@ -189,11 +196,7 @@ impl Context<'_> {
         if !self.has_hops_left(face) {
             return false;
         }
-        let (now, expiry) = (self.now, self.now.plus_ns(self.lifetime_ns));
-        let flight = self.measurements.begin(now, measurement);
-        let (sent_at, nacked, strategy_state) = (now, None, 0);
-        let record = OutRecord { face, nonce, sent_at, expiry, nacked, flight, strategy_state };
-        self.pit.add_upstream(self.entry, &record);
+        self.record_transmission(face, measurement, nonce);
         let entry = self.pit.entry(self.entry);
         let packet = with_nonce(entry, nonce);
         let tokens = self.faces.tokens_of(face);

@@ -37,7 +37,7 @@ pub(super) fn dataset(
 }
 
 /// A face without a socket, as NFD describes its own (daemon/face, fe044ce). Routes may lead to it,
-/// so it belongs into the list. The manager's packets have local fields.
+/// so it is in the list. The manager's packets have local fields.
 fn reserved_status(face_id: FaceId, uri: &FaceUri, counters: FaceCounters) -> FaceStatus {
     let is_internal = face_id == FaceId::INTERNAL;
     let info = FaceInfo {

@@ -238,16 +238,13 @@ impl PartFile {
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (name, state) = state::decode(&octets)?;
-        if !state.is_verified && !self.accepts_unverified {
-            return None;
-        }
         // A restarted producer gives an unchanged file another version. The digest is over
         // segments, so equal digests mean equal segments.
         let is_same = match (state.content_digest, self.content_digest) {
             (Some(one), Some(other)) => one == other,
             _ => name == self.versioned.as_view(),
         };
-        if is_same {
+        if is_same && (state.is_verified || self.accepts_unverified) {
             return Some(state);
         }
         let bytes = state.stored.len().saturating_mul(state.segment_size);
@@ -520,6 +517,8 @@ impl Output for PartFile {
                 have
             }
             None => {
+                // First, because an old state must never be applied to new content.
+                self.remove_states();
                 file.set_len(0).map_err(|source| self.error(source))?;
                 SegmentSet::new()
             }

@@ -359,12 +359,12 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// Applies the rules for existing files and for resuming: without `-o` or `--force`, a file that
-    /// the user made or changed is not replaced.
+    /// Applies the rules for existing files and for resuming: without `-o` or `--force`, a file
+    /// that the user made or changed is not replaced.
     fn with_overwrite_rules(&self, file: PartFile) -> PartFile {
         let file = file.with_discarded_callback(report_discarded);
         let file = if self.args.preserve { file.restore_metadata() } else { file };
-        let file = if self.args.accept_unverified { file.accept_unverified() } else { file };
+        let file = if self.args.may_be_unverified() { file.accept_unverified() } else { file };
         if self.args.output.is_some() || self.args.force { file } else { file.keep_user_files() }
     }
 

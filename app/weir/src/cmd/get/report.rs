@@ -36,6 +36,7 @@ pub(super) struct Report {
     has_manifest: bool,
     has_unsigned_end: bool,
     accepts_unverified: bool,
+    may_be_unverified: bool,
     /// Segments were resumed from an earlier attempt, which may not have verified them.
     has_unverified_rest: bool,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
@@ -49,6 +50,7 @@ impl Report {
             name: args.name.to_string(),
             started: Some(Instant::now()),
             accepts_unverified: args.accept_unverified,
+            may_be_unverified: args.may_be_unverified(),
             ..Self::default()
         }
     }
@@ -80,7 +82,7 @@ impl Report {
         self.segments_resumed += summary.segments_resumed;
         // A complete file was compared with the digest in its metadata.
         let has_resumed = summary.segments_resumed > 0 && !summary.was_complete;
-        self.has_unverified_rest |= self.accepts_unverified && has_resumed;
+        self.has_unverified_rest |= self.may_be_unverified && has_resumed;
         self.add(summary, path);
     }
 
@@ -155,10 +157,10 @@ impl Report {
 
     /// Whether signatures of trusted keys cover everything.
     fn is_verified(&self, signers: &[TrustedSigner]) -> bool {
-        // Without a signer, everything is from an earlier attempt.
-        let has_unknown = self.accepts_unverified && signers.is_empty();
+        // Without a signer, nothing was fetched, or everything is from an earlier attempt.
+        let has_result = self.files > 0 && (!self.may_be_unverified || !signers.is_empty());
         let is_signed = signers.iter().all(|signer| signer.basis.is_verified());
-        is_signed && !has_unknown && !self.has_unverified_rest
+        is_signed && has_result && !self.has_unverified_rest
     }
 
     fn to_json(&self, signers: &[TrustedSigner], client: &Client) -> Value {

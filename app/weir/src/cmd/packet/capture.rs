@@ -297,7 +297,16 @@ fn split_datagrams(payload: &[u8], is_hicn: bool) -> Vec<&[u8]> {
         datagrams.push(datagram);
         rest = behind;
     }
-    datagrams
+    // All have the same length, but the last may be shorter.
+    let size = datagrams.first().map_or(0, |first| first.len());
+    match datagrams.split_last() {
+        Some((last, others))
+            if last.len() <= size && others.iter().all(|other| other.len() == size) =>
+        {
+            datagrams
+        }
+        _ => vec![payload],
+    }
 }
 
 struct IpDatagram<'a> {

@@ -56,7 +56,7 @@ impl Faces {
             Ok(remote) if let Err(error) = remote.check_peer(&request.uri) => {
                 Err(FaceError::Unsupported(error.to_string()))
             }
-            Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
+            Ok(remote) if remote.is_of_one_peer() => match self.existing(&remote) {
                 Some(exists) => Err(FaceError::Exists(exists)),
                 // A face over UDP or a TUN device is ready at once.
                 None if remote.is_datagram() => Connected::to(&remote, Duration::ZERO)

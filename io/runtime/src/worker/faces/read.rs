@@ -36,7 +36,11 @@ impl Faces {
             mem::swap(frames, &mut face.unread);
             return Some(ReadEnd::More);
         }
-        let reason = match socket.recv(pool, frames) {
+        let received = socket.recv(pool, frames);
+        if socket.has_unsent() {
+            self.mark_dirty(slot);
+        }
+        let reason = match received {
             Ok(RecvStatus::Drained) => return Some(ReadEnd::Drained),
             Ok(RecvStatus::More) => return Some(ReadEnd::More),
             Ok(RecvStatus::Closed) => CloseReason::PeerClosed,
