@@ -68,8 +68,8 @@ pub enum FaceUriError {
     NotCanonical(String),
     /// Unknown scheme.
     #[error(
-        "face URI scheme `{0}` is not supported; write udp, tcp, ws or unix, or hicn+udp or hicn+tun \
-         for hICN packets"
+        "face URI scheme `{0}` is not supported; write udp, tcp, ws or unix, or for hICN packets \
+         hicn+udp or hicn+tun"
     )]
     UnsupportedScheme(String),
     /// An address that no peer can have, such as 0.0.0.0, or port 0.

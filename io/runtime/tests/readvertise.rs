@@ -10,8 +10,8 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_wire::{Data, Interest, InterestView, LpFraming, LpHeader};
 
-/// Registers the daemon's prefix. Returns the commands that arrive before the answer does: they take
-/// another way through the router.
+/// Registers the daemon's prefix. Returns the commands that arrive before the answer does, because
+/// they take another way through the router.
 fn become_daemon(daemon: &mut Peer<UnixStream>) -> Vec<String> {
     let prefix = Some(name("/localhost/nlsr"));
     let parameters = ControlParameters { name: prefix, ..ControlParameters::default() };

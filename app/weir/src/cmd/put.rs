@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use weir_client::packet_bytes_max;
+use weir_client::{Client, packet_bytes_max};
 use weir_face::unix_time_ms;
 use weir_hicn::{HicnName, HicnPrefix};
 use weir_security::SignatureFormat;
@@ -189,11 +189,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         return kept::remove(repository, name, args.json);
     }
     // Connect before signing: without a router, the signatures would be wasted.
-    let client = args.router.connect()?;
-    if let Some(name) = &args.name {
-        refuse_ndn_names_over_hicn(&client, args.mapping, name)?;
-    }
-    args.packet_bytes_max = packet_bytes_max(client.uri());
+    let client = args.connect()?;
     let mut registration = args.controller.files()?.map(ControllerRegistration::new);
     // Leave half of the descriptors for signing and serving.
     let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
@@ -279,6 +275,16 @@ fn is_directory(path: &Path) -> anyhow::Result<bool> {
 type WatchSetup<'a> = (WatchedDirectory, Source<'a>, Signing);
 
 impl Args {
+    /// Connects to the router, and notes the size of its packets.
+    fn connect(&mut self) -> anyhow::Result<Client> {
+        let client = self.router.connect()?;
+        if let Some(name) = &self.name {
+            refuse_ndn_names_over_hicn(&client, self.mapping, name)?;
+        }
+        self.packet_bytes_max = packet_bytes_max(client.uri());
+        Ok(client)
+    }
+
     fn repository(&self) -> anyhow::Result<Option<Repository>> {
         let may_be_guest = self.path.is_some() && !self.watch;
         let open = |place| kept::open(place, self.s3_endpoint.as_deref(), may_be_guest);
