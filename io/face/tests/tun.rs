@@ -66,6 +66,8 @@ struct KernelSide(OwnedFd);
 
 impl KernelSide {
     fn of(device: &str) -> Self {
+        // Before, the device drops packets.
+        wait_until_running(device);
         let index = nix::net::if_::if_nametoindex(device).unwrap();
         let protocol = (libc::ETH_P_IPV6 as u16).to_be();
         // SAFETY: no pointers.
