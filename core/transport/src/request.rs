@@ -106,7 +106,7 @@ impl Request {
         self.paths = paths.len() as u32;
         if self.sends >= self.limits.sends_max.saturating_mul(self.paths) {
             return Err(match self.last_nack {
-                Some(reason) => FailReason::Nacked(reason),
+                Some(reason) => FailReason::from_nack(reason),
                 None => FailReason::Unanswered,
             });
         }
@@ -198,10 +198,7 @@ impl Request {
             u32::from(reason == NackReason::NoRoute && nack.is_from_first_router);
         let has_no_route = self.limits.needs_route && self.no_route_nacks >= self.paths;
         if has_no_route || self.nacks >= self.limits.nacks_max.saturating_mul(self.paths) {
-            return Err(match reason {
-                NackReason::NoRoute => FailReason::NoRoute,
-                other => FailReason::Nacked(other),
-            });
+            return Err(FailReason::from_nack(reason));
         }
         // `sends` counts attempts without an answer, and a Nack is an answer.
         self.sends -= 1;

@@ -27,7 +27,7 @@ pub enum FailReason {
 }
 
 impl FailReason {
-    pub(super) fn from_nack(reason: NackReason) -> Self {
+    pub(crate) fn from_nack(reason: NackReason) -> Self {
         match reason {
             NackReason::NoRoute => Self::NoRoute,
             other => Self::Nacked(other),

@@ -8,7 +8,8 @@
 //! 1. A verified segment claims to be the last. The transfer requests the next one, outside the
 //!    window.
 //! 2. If a good segment after it arrives, the claim was false.
-//! 3. If nothing answers, the object ends with the claim, and the end counts as unsigned.
+//! 3. If nothing answers, or no router has a route to a producer, the object ends with the claim,
+//!    and the end counts as unsigned.
 //!
 //! Meanwhile, the transfer requests the metadata of an object that it fetches by the name of a
 //! version. If they are those of the version, they state its end, and the test is over.

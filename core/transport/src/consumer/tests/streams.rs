@@ -101,6 +101,8 @@ pub(super) struct Stream {
     requests: u32,
     /// The producer answers that other packets do not exist, as repositories of ours do.
     denies_others: bool,
+    /// The packets are those of a store, and no router has a route to the producer.
+    lacks_route: bool,
     /// A router has a copy of this packet whose ContentType it changed to Nack.
     changed_to_nack: Option<u64>,
     /// A router has a copy of this packet with the manifest flag.
@@ -183,11 +185,12 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
     fixture.input(start);
     let (mut octets, mut error) = (Vec::new(), None);
     for _ in 0..10_000 {
-        for interest in core::mem::take(&mut fixture.requested) {
-            let interest = InterestView::decode(&interest).unwrap();
+        for requested in core::mem::take(&mut fixture.requested) {
+            let interest = InterestView::decode(&requested).unwrap();
             let suffix = interest.name.last().unwrap().as_segment().unwrap();
             stream_of.requests += 1;
-            let packet = match stream_of.packets.get(&suffix) {
+            let mut header = LpHeader::default();
+            let packet: Packet = match stream_of.packets.get(&suffix) {
                 Some(packet)
                     if stream_of.changed_to_nack == Some(suffix) && !interest.must_be_fresh =>
                 {
@@ -205,10 +208,13 @@ fn fetch_by(stream_of: &mut Stream, key: Arc<dyn Verifier>, config: ConsumerConf
                     let absence = Data::new(interest.name.to_name()).content_type(3);
                     absence.encode_signed(&SignatureInfo::new(0), |_| vec![0; 32]).into()
                 }
+                None if stream_of.lacks_route => {
+                    header.nack = Some(NackReason::NoRoute);
+                    requested.clone().into()
+                }
                 None => continue,
             };
-            let (path, header) = (PATH, LpHeader::default());
-            fixture.inputs.push(ConsumerInput::Packet { path, header, packet });
+            fixture.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
         }
         for op in core::mem::take(&mut fixture.out.verify) {
             let verdict = op.check.run(&DataView::decode(&op.packet).unwrap());
@@ -250,6 +256,17 @@ pub(super) fn content(segments: u32) -> Vec<u8> {
 fn plain_stream_ends_unsigned() {
     for segments in [1, 2, 7, 8, 9, 40] {
         let fetched = fetch(&mut Stream::plain(segments));
+        assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
+        assert!(!fetched.has_signed_end());
+    }
+}
+
+/// After the producer has gone, a store may still have the whole stream.
+#[test]
+fn stream_without_route_to_its_producer_ends_unsigned() {
+    for segments in [1, 2, 7, 8, 9, 40] {
+        let mut stream = Stream { lacks_route: true, ..Stream::plain(segments) };
+        let fetched = fetch(&mut stream);
         assert_eq!((fetched.error.as_deref(), &fetched.octets), (None, &content(segments)));
         assert!(!fetched.has_signed_end());
     }

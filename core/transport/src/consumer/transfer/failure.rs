@@ -314,7 +314,8 @@ impl Transfer {
         was_verifying
     }
 
-    /// No packet follows the one that claims to be the last.
+    /// The request for the packet behind the one that claims to be the last has failed. Without a
+    /// route to a producer, as where only a cache still has the object, nothing can answer it.
     pub(super) fn on_claim_tested(
         &mut self,
         index: u64,
