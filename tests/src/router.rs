@@ -51,7 +51,7 @@ impl Router {
         Self::start_at_with(host, "router.sock", arguments)
     }
 
-    /// Starts a router and waits until it accepts connections.
+    /// Starts a router and waits until it is ready.
     ///
     /// # Panics
     /// If it ends, or is not ready within [`crate::TEST_TIMEOUT`].
@@ -100,7 +100,9 @@ impl Router {
         Self::wait_for(host, command, network, 0, arguments)
     }
 
-    /// Starts a router and waits for its Unix socket, and for its TCP port unless that is 0.
+    /// Starts a router and waits for its ready line. It accepts connections before, but does not
+    /// answer commands while it opens its disks. Then waits for its Unix socket, and for its TCP
+    /// port unless that is 0.
     fn wait_for(
         host: &Host,
         mut command: Command,
@@ -114,6 +116,10 @@ impl Router {
         let mut process = Process::start(&title, command);
         wait_until("the router is ready", || {
             assert!(process.is_running(), "the router ended:\n{}", process.log());
+            let log = process.log();
+            if !log.contains("weir router is ready") && !log.contains(r#""ready":true"#) {
+                return false;
+            }
             let accepts_tcp = || port == 0 || TcpStream::connect(("127.0.0.1", port)).is_ok();
             UnixStream::connect(&socket).is_ok() && accepts_tcp()
         });
