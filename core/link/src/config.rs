@@ -87,9 +87,12 @@ impl LinkConfig {
     }
 
     /// Raises an MTU that is too small to [`MTU_MIN`](crate::MTU_MIN), and turns off what the
-    /// packet format does not have.
+    /// packet format does not have. A link that sends lost frames again needs no pacing.
     pub(crate) fn sanitized(mut self) -> Self {
         self.codec.sanitize();
+        if self.codec.reliability && self.egress.discipline == DisciplineConfig::Paced {
+            self.egress.discipline = DisciplineConfig::Fifo;
+        }
         self
     }
 }

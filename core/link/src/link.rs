@@ -167,6 +167,8 @@ impl Link {
     #[cold]
     fn on_offer(&mut self, now: Instant, offer: RunOffer) {
         let answer = self.offers.as_mut().and_then(|offers| offers.on_offer(now, offer));
+        let (egress, context) = self.egress();
+        egress.stop_pacing(context);
         self.push_offer(answer);
     }
 
@@ -448,6 +450,7 @@ impl Link {
         while !self.is_egress_empty() {
             self.discard_front(LinkDrop::SocketRefused);
         }
+        self.egress.resume_pacing(&self.config.egress);
     }
 
     /// Copies queued packets out of blocks that are much larger than they are. Otherwise an

@@ -1,6 +1,7 @@
 mod bounds;
 mod hicn;
 mod marking;
+mod paced;
 mod reliability;
 mod runs;
 

@@ -93,10 +93,9 @@ impl Connection {
 
     /// A connection from a bound port, with datagrams of at most `mtu` bytes.
     pub(crate) fn from_udp_port(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
-        Self::new(
-            Socket::Udp(Box::new(UdpPeer::at(port, UdpFormat::Ndn, peer))),
-            LinkConfig::datagram(mtu),
-        )
+        let format = UdpFormat::Ndn;
+        let socket = Socket::Udp(Box::new(UdpPeer::at(port, format, peer)));
+        Self::new(socket, format.link_config(mtu))
     }
 
     fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {

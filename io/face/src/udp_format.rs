@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use weir_link::{HicnConfig, LinkConfig};
+use weir_link::{DisciplineConfig, HicnConfig, LinkConfig};
 
 use crate::udp::udp_mtu_default;
 use crate::uri::FaceUri;
@@ -34,7 +34,11 @@ impl UdpFormat {
     /// The default link configuration of a face with datagrams of at most `mtu` bytes.
     pub fn link_config(self, mtu: usize) -> LinkConfig {
         match self {
-            Self::Ndn => LinkConfig::datagram(mtu),
+            Self::Ndn => {
+                let mut link = LinkConfig::datagram(mtu);
+                link.egress.discipline = DisciplineConfig::Paced;
+                link
+            }
             Self::Hicn => LinkConfig::hicn(mtu, HicnConfig::default()),
         }
     }

@@ -158,8 +158,9 @@ pub struct FaceDefaults {
     /// Whether local applications may switch from the Unix socket to shared memory
     /// (`docs/shared-memory.md`).
     pub shared_memory: bool,
-    /// The queue discipline: in which order and when packets leave a face.
-    pub discipline: DisciplineConfig,
+    /// The queue discipline: in which order and when packets leave a face. `None`: paced for UDP,
+    /// otherwise first in, first out.
+    pub discipline: Option<DisciplineConfig>,
     /// Which Interests that arrive at a face are held back.
     pub shaping: ShapingConfig,
     /// On-demand UDP faces close after this much silence (NFD: 600 s).
@@ -181,7 +182,7 @@ impl Default for FaceDefaults {
             runs: true,
             pit_token: PitTokenChoice::Short,
             shared_memory: true,
-            discipline: DisciplineConfig::default(),
+            discipline: None,
             shaping: ShapingConfig::default(),
             idle_timeout: Duration::from_secs(600),
             stall_timeout: Duration::from_secs(60),

@@ -117,7 +117,7 @@ fn experiments_choose_marking_and_disciplines() {
     let text = "[faces]\nmarking = \"step target=60s\"\ndiscipline = \"hr-icp rate_bps=9\"\n";
     let defaults = parse(text).unwrap().faces.defaults();
     assert_eq!(defaults.marking.to_string(), "step target=60s");
-    assert_eq!(defaults.discipline.to_string(), "hr-icp rate_bps=9");
+    assert_eq!(defaults.discipline.unwrap().to_string(), "hr-icp rate_bps=9");
 }
 
 #[test]

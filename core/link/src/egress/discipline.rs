@@ -8,6 +8,7 @@ use weir_base::{Instant, Packet};
 
 use super::choice::{self, ChoiceError, ExternalChoice, ExternalKind};
 use super::outlet::{Outgoing, Outlet, PacketKind};
+use super::paced::Paced;
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
@@ -60,21 +61,25 @@ pub type DisciplineKind = ExternalKind<dyn DisciplineOptions>;
 
 /// The order and the time in which packets of a face leave.
 ///
-/// As text: `fifo`, or the name of another kind with options as `key=value`, for example
+/// As text: `fifo`, `paced`, or the name of another kind with options as `key=value`, for example
 /// `interest-rate interests_per_s=5000 burst=64`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DisciplineConfig {
     /// First in, first out.
     #[default]
     Fifo,
+    /// First in, first out, at a rate that the peer's receive buffer can take. For faces with
+    /// datagrams.
+    Paced,
     External(ExternalChoice<dyn DisciplineOptions>),
 }
 
 const CHOICE_NAME: &str = "queue discipline";
 const FIFO: &str = "fifo";
+const PACED: &str = "paced";
 
 impl DisciplineConfig {
-    /// Parses a text that chooses `fifo` or one of `others`.
+    /// Parses a text that chooses `fifo`, `paced` or one of `others`.
     ///
     /// # Errors
     /// If there is no such discipline, or it has no such options.
@@ -84,7 +89,14 @@ impl DisciplineConfig {
                 choice::read_options((CHOICE_NAME, FIFO), options, |_, _| false)?;
                 Ok(Self::Fifo)
             }
-            _ => ExternalChoice::read((CHOICE_NAME, &[FIFO]), text, others).map(Self::External),
+            (PACED, options) => {
+                choice::read_options((CHOICE_NAME, PACED), options, |_, _| false)?;
+                Ok(Self::Paced)
+            }
+            _ => {
+                let builtin = &[FIFO, PACED];
+                ExternalChoice::read((CHOICE_NAME, builtin), text, others).map(Self::External)
+            }
         }
     }
 
@@ -92,6 +104,7 @@ impl DisciplineConfig {
     pub(crate) fn make(&self, seed: u64) -> Option<Box<dyn Discipline>> {
         match self {
             Self::Fifo => None,
+            Self::Paced => Some(Box::new(Paced::new(seed))),
             Self::External(other) => Some(other.options().make(seed)),
         }
     }
@@ -110,6 +123,7 @@ impl fmt::Display for DisciplineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fifo => f.write_str(FIFO),
+            Self::Paced => f.write_str(PACED),
             Self::External(other) => other.fmt(f),
         }
     }

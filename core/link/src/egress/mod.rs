@@ -4,6 +4,7 @@ mod choice;
 mod discipline;
 mod marking;
 mod outlet;
+mod paced;
 mod queue;
 mod ready;
 

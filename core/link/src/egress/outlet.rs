@@ -49,14 +49,17 @@ pub struct Outlet<'a> {
     pub counters: &'a mut LinkCounters,
     pub(crate) marking: &'a MarkingConfig,
     pub(crate) marker: &'a mut AnyMarker,
+    /// Bytes on the wire that the discipline holds, if they count for marks.
+    pub(crate) held_bytes: u64,
     /// Bytes in the socket, as last set by the driver.
     pub(crate) socket_backlog_bytes: u64,
 }
 
 impl Outlet<'_> {
-    /// Bytes on the wire that the socket has not sent yet: ready frames, and its backlog.
+    /// Bytes on the wire that the socket has not sent yet: held packets, ready frames, and its
+    /// backlog.
     pub(crate) fn waiting_bytes(&self) -> u64 {
-        self.ready.load().wire_bytes + self.socket_backlog_bytes
+        self.held_bytes + self.ready.load().wire_bytes + self.socket_backlog_bytes
     }
 
     /// Sends a packet.

@@ -126,6 +126,22 @@ impl Egress {
         }
     }
 
+    /// The peer is known to have a large receive buffer, so datagrams need no pacing.
+    #[cold]
+    pub(crate) fn stop_pacing(&mut self, context: Context<'_>) {
+        if context.config.discipline == DisciplineConfig::Paced {
+            self.release(context);
+            self.discipline = None;
+        }
+    }
+
+    /// Sends at a limited rate again, because the next peer may be another program.
+    pub(crate) fn resume_pacing(&mut self, config: &EgressConfig) {
+        if config.discipline == DisciplineConfig::Paced {
+            self.discipline = config.discipline.make(config.seed);
+        }
+    }
+
     /// Releases all packets of the discipline.
     pub(crate) fn release(&mut self, context: Context<'_>) {
         let now = self.now;
@@ -219,6 +235,7 @@ impl Egress {
             counters,
             marking: &config.marking,
             marker: &mut self.marker,
+            held_bytes: 0,
             socket_backlog_bytes: self.socket_backlog_bytes,
         };
         (self.discipline.as_deref_mut(), out)

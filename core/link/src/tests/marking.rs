@@ -141,9 +141,12 @@ fn marking_policies_are_chosen_by_text() {
 fn disciplines_are_chosen_by_text() {
     assert_eq!("fifo".parse(), Ok(DisciplineConfig::Fifo));
     assert_eq!(DisciplineConfig::Fifo.to_string(), "fifo");
+    assert_eq!("paced".parse(), Ok(DisciplineConfig::Paced));
+    assert_eq!(DisciplineConfig::Paced.to_string(), "paced");
+    assert!("paced burst=3".parse::<DisciplineConfig>().is_err());
     assert_eq!(
         "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
-        "unknown queue discipline `lifo`; choose one of fifo"
+        "unknown queue discipline `lifo`; choose one of fifo, paced"
     );
     assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());
 }

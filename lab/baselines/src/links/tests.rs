@@ -48,7 +48,8 @@ fn offer(link: &mut Link, now: Instant, packet: Packet) -> Result<(), LinkDrop> 
 #[test]
 fn baseline_names_follow_the_built_in_ones() {
     let error = DisciplineConfig::read("lifo", DISCIPLINES).unwrap_err();
-    let expected = "unknown queue discipline `lifo`; choose one of fifo, hr-icp, interest-rate";
+    let expected =
+        "unknown queue discipline `lifo`; choose one of fifo, paced, hr-icp, interest-rate";
     assert_eq!(error.to_string(), expected);
     assert_eq!(DisciplineConfig::read("fifo", DISCIPLINES), Ok(DisciplineConfig::Fifo));
     let chosen = DisciplineConfig::read("hr-icp  rate_bps=9 flows_max=3", DISCIPLINES).unwrap();

@@ -25,7 +25,7 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     let egress = EgressConfig {
         queue_bytes_max: defaults.queue_bytes_max as u64,
         marking,
-        discipline: defaults.discipline.clone(),
+        discipline: defaults.discipline.clone().unwrap_or(base.egress.discipline),
         seed: random_u64(),
     };
     // Only datagram links fragment packets, and only these lose frames.
