@@ -10,13 +10,12 @@
 //! usual buffer. Bytes are counted as the peer's kernel charges them. The peer's speed is unknown,
 //! so the rate follows two signs of it:
 //!
-//! - The bucket has limited all of [`WINDOW_NS`]. If the peer has sent a packet for each that it
-//!   was sent, it reads what it gets: the rate grows, by a sixteenth. Close to the rate of the last
-//!   loss it grows by a 128th. If the peer has sent less, its buffer fills: the rate falls below
-//!   what it reads, but not below the first one, because the end of an object looks the same.
-//! - Some of the Interests in [`LOSS_WINDOW_NS`] request Data again that the peer was sent a short
-//!   time ago. So Data were lost: the rate falls to seven tenths. If most do, a consumer fetches the
-//!   same object again.
+//! - What was sent in [`WINDOW_NS`] is at least three quarters of the rate, and the peer has sent a
+//!   packet for each that it was sent. So it reads what it gets: the rate grows, by a 32nd. Close to
+//!   the rate of the last loss it grows by a 128th.
+//! - More than one of [`LOSS_SHARE`] Interests in [`LOSS_WINDOW_NS`] requests Data again that the
+//!   peer was sent at the present rate. So Data were lost: the rate falls to seven tenths. If most
+//!   do, a consumer fetches the same object again.
 //!
 //! A peer that is not scheduled for a while reads nothing, and sends nothing. After
 //! [`UNHEARD_BYTES_MAX`] without a sign of life the sender pauses once, for [`PAUSE_NS`].
@@ -42,13 +41,14 @@ const BURST_BYTES: u64 = 128 << 10;
 const DATAGRAM_BYTES: u64 = 832;
 /// The first rate in charged bytes per second: 128 Mbit/s in datagrams of 1,420 bytes.
 const RATE_START: u64 = 25_000_000;
-const RATE_MIN: u64 = RATE_START / 5;
+const RATE_MIN: u64 = RATE_START / 2;
 /// The rate stops growing here, because no bucket is needed above it.
 const RATE_MAX: u64 = 10_000_000_000;
 /// A driver's timers may be late by this much. The bucket then covers it.
 const TIMER_NS: u64 = 2 * NS_PER_MS;
 const WINDOW_NS: u64 = 50 * NS_PER_MS;
 const LOSS_WINDOW_NS: u64 = 500 * NS_PER_MS;
+const LOSS_SHARE: u64 = 256;
 /// Less than the usual buffer.
 const UNHEARD_BYTES_MAX: u64 = 192 << 10;
 /// A few time slices of a busy system. The last window of an object waits as long, because no
@@ -76,24 +76,26 @@ pub(super) struct Paced {
     unheard_bytes: u64,
     /// Nothing leaves until then. `None`: the peer was heard since the last pause.
     paused_until: Option<Instant>,
-    /// Hashes of the names of sent Data. Empty until the bucket limits for the first time.
-    recent: Box<[u64]>,
+    /// When the rate fell last.
+    fell_at: Instant,
+    /// Hashes of the names of sent Data, and when they were sent. Empty until the bucket limits for
+    /// the first time.
+    recent: Box<[(u64, Instant)]>,
 }
 
 /// What happened since `begun_at`.
 #[derive(Debug)]
 struct Window {
     begun_at: Instant,
+    sent_bytes: u64,
     /// Packets.
     sent: u64,
     received: u64,
-    /// Whether packets have waited all the time.
-    is_limited: bool,
 }
 
 impl Window {
-    fn new(begun_at: Instant, is_limited: bool) -> Self {
-        Self { begun_at, sent: 0, received: 0, is_limited }
+    fn new(begun_at: Instant) -> Self {
+        Self { begun_at, sent_bytes: 0, sent: 0, received: 0 }
     }
 }
 
@@ -121,10 +123,11 @@ impl Paced {
             rate: RATE_START,
             loss_rate: RATE_MAX,
             full_at: Instant::ZERO,
-            window: Window::new(Instant::ZERO, false),
+            window: Window::new(Instant::ZERO),
             loss_window: LossWindow::new(Instant::ZERO),
             unheard_bytes: 0,
             paused_until: None,
+            fell_at: Instant::ZERO,
             recent: Box::default(),
         }
     }
@@ -155,6 +158,7 @@ impl Paced {
         let charge = Self::charge_of(outgoing.packet.len(), out.codec.mtu);
         self.full_at = self.full_at.max(now).plus_ns(self.duration_ns(charge));
         self.window.sent += 1;
+        self.window.sent_bytes += charge;
         self.unheard_bytes += charge;
         if self.unheard_bytes >= UNHEARD_BYTES_MAX && self.paused_until.is_none() {
             self.paused_until = Some(now.plus_ns(PAUSE_NS));
@@ -162,7 +166,7 @@ impl Paced {
         if outgoing.kind == PacketKind::Data
             && let Some((place, hash)) = self.recent_place(&outgoing.packet)
         {
-            self.recent[place] = hash;
+            self.recent[place] = (hash, now);
         }
         out.held_bytes = self.load.wire_bytes;
         out.send(outgoing)
@@ -181,25 +185,26 @@ impl Paced {
     fn end_windows(&mut self, now: Instant) {
         if now.ns_since(self.loss_window.begun_at) >= LOSS_WINDOW_NS {
             let LossWindow { interests, repeats, .. } = self.loss_window;
-            if repeats > 0 && repeats <= interests / 2 {
+            if repeats > interests / LOSS_SHARE && repeats <= interests / 2 {
                 self.loss_rate = self.rate;
                 self.rate = (self.rate / 10 * 7).max(RATE_MIN);
+                self.fell_at = now;
             }
             self.loss_window = LossWindow::new(now);
         }
-        if now.ns_since(self.window.begun_at) < WINDOW_NS {
+        let window_ns = now.ns_since(self.window.begun_at);
+        if window_ns < WINDOW_NS {
             return;
         }
-        let Window { sent, received, is_limited, .. } = self.window;
-        if is_limited && received * 100 >= sent * 98 {
+        let Window { sent_bytes, sent, received, .. } = self.window;
+        self.window = Window::new(now);
+        let is_used = self.duration_ns(sent_bytes) >= window_ns / 4 * 3;
+        // A consumer's window changes by a few segments in the meantime.
+        if is_used && received * 100 >= sent * 98 {
             let is_near_loss = self.rate >= self.loss_rate / 4 * 3;
-            let share = if is_near_loss { 128 } else { 16 };
+            let share = if is_near_loss { 128 } else { 32 };
             self.rate = (self.rate + self.rate / share).min(RATE_MAX);
-        } else if is_limited && self.rate > RATE_START {
-            let is_read = self.rate / 100 * (received * 90 / sent.max(1));
-            self.rate = is_read.max(self.rate / 10 * 7).max(RATE_START);
         }
-        self.window = Window::new(now, !self.waiting.is_empty());
     }
 
     fn send_allowed(&mut self, now: Instant, out: &mut Outlet<'_>) {
@@ -229,7 +234,7 @@ impl Discipline for Paced {
             return self.send(now, outgoing, out);
         }
         if self.recent.is_empty() {
-            self.recent = vec![0; RECENT_NAMES].into();
+            self.recent = vec![(0, Instant::ZERO); RECENT_NAMES].into();
         }
         let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
@@ -246,9 +251,10 @@ impl Discipline for Paced {
         }
         self.loss_window.interests += 1;
         if let Some((place, hash)) = self.recent_place(packet)
-            && self.recent[place] == hash
+            && let (known, sent_at) = self.recent[place]
+            && (known, true) == (hash, sent_at > self.fell_at)
         {
-            self.recent[place] = 0;
+            self.recent[place].0 = 0;
             self.loss_window.repeats += 1;
         }
     }
@@ -256,7 +262,6 @@ impl Discipline for Paced {
     fn poll(&mut self, now: Instant, out: &mut Outlet<'_>) {
         self.end_windows(now);
         self.send_allowed(now, out);
-        self.window.is_limited &= !self.waiting.is_empty();
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
