@@ -16,9 +16,9 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   ci                     everything a change must pass: format, layers, tidy, clippy, rustdoc,
-                         size, tests
-  test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
-                         what follows -- goes to `cargo test`
+                         tests
+  test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones and
+                         `size` too; what follows -- goes to `cargo test`
   layers                 check layers, forbidden edges between crates, what `cargo run` starts,
                          circles of files within a crate, and public items that nothing uses
   layers --circles       the check for circles alone

@@ -68,7 +68,6 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
     deny(&["--package", "weir", "--package", "weir-runtime"])?;
     let docs = ["doc", "--workspace", "--no-deps", "--features", "weir/lab"];
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
-    size(root)?;
     test(root, &TestOptions::default())
 }
 
@@ -85,7 +84,8 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Installs the interoperation clients while the workspace builds, then runs all tests.
+/// Installs the interoperation clients while the workspace builds, then runs all tests. With
+/// `--full`, checks the size of the release as well, whose build takes 8 minutes.
 ///
 /// One command builds programs and tests with the features that `cargo test` uses, so nothing is
 /// compiled twice. `WEIR_BIN` names the `weir` program for the tests.
@@ -103,6 +103,9 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     let binary = target_folder(root).join("debug").join(executable("weir"));
     if !binary.is_file() {
         bail!("the build left no {}", binary.display());
+    }
+    if options.full {
+        size(root)?;
     }
     let arguments = options.cargo_arguments();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
