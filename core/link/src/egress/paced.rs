@@ -10,9 +10,9 @@
 //! usual buffer. Bytes are counted as the peer's kernel charges them. The peer's speed is unknown,
 //! so the rate follows two signs of it:
 //!
-//! - What was sent in [`WINDOW_NS`] is at least three quarters of the rate, and the peer has sent a
-//!   packet for each that it was sent. So it reads what it gets: the rate grows, by a 32nd. Close to
-//!   the rate of the last loss it grows by a 128th.
+//! - What was sent in [`WINDOW_NS`] is at least half of the rate, and the peer has sent a packet for
+//!   each that it was sent. So it reads what it gets: the rate grows, by a sixteenth. Close to the
+//!   rate of the last loss it grows by a 128th.
 //! - More than one of [`LOSS_SHARE`] Interests in [`LOSS_WINDOW_NS`] requests Data again that the
 //!   peer was sent at the present rate. So Data were lost: the rate falls to seven tenths. If most
 //!   do, a consumer fetches the same object again.
@@ -198,11 +198,11 @@ impl Paced {
         }
         let Window { sent_bytes, sent, received, .. } = self.window;
         self.window = Window::new(now);
-        let is_used = self.duration_ns(sent_bytes) >= window_ns / 4 * 3;
+        let is_used = self.duration_ns(sent_bytes) >= window_ns / 2;
         // A consumer's window changes by a few segments in the meantime.
         if is_used && received * 100 >= sent * 98 {
             let is_near_loss = self.rate >= self.loss_rate / 4 * 3;
-            let share = if is_near_loss { 128 } else { 32 };
+            let share = if is_near_loss { 128 } else { 16 };
             self.rate = (self.rate + self.rate / share).min(RATE_MAX);
         }
     }
