@@ -128,8 +128,8 @@ impl Egress {
         }
     }
 
-    /// Takes packets out of the outbox by position. The positions of announcements change with those
-    /// of their packets.
+    /// Takes packets out of the outbox by position. The positions of announcements change with
+    /// those of their packets.
     pub(crate) fn remove_packets(
         &mut self,
         mut is_removed: impl FnMut(usize, &OutPacket) -> bool,

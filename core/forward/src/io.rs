@@ -142,9 +142,9 @@ pub enum Event {
     },
     /// Answers [`Command::Store`](crate::Command::Store).
     Store(StoreEvent),
-    /// Data that answers a discovery Interest (strategy self-learning) came from this face with this
-    /// prefix announcement, a Data TLV. Its name fits to the Data; its content and its signature are
-    /// unchecked. If they are right, the prefix gets a route to the face.
+    /// Data that answers a discovery Interest (strategy self-learning) came from this face with
+    /// this prefix announcement, a Data TLV. Its name fits to the Data; its content and its
+    /// signature are unchecked. If they are right, the prefix gets a route to the face.
     Announced { face: FaceId, announcement: Packet },
     /// The face has refused an Interest of this name with NoRoute, so that a learned route to it
     /// must end.

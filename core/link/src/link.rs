@@ -309,8 +309,8 @@ impl Link {
         self.counted(result)
     }
 
-    /// Queues Data with its prefix announcement. It does not pass through the discipline and gets no
-    /// congestion mark. The Data goes without the announcement if the link cannot carry it.
+    /// Queues Data with its prefix announcement. It does not pass through the discipline and gets
+    /// no congestion mark. The Data goes without the announcement if the link cannot carry it.
     ///
     /// # Errors
     /// As for [`enqueue`](Self::enqueue). The drop has been counted.

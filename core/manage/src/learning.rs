@@ -1,5 +1,5 @@
-//! Routes that strategy self-learning learns from prefix announcements, and the announcements that it
-//! returns with Data (NFD fe044ce, `RibManager::slAnnounce`, `slRenew` and `slFindAnn`).
+//! Routes that strategy self-learning learns from prefix announcements, and the announcements that
+//! it returns with Data (NFD fe044ce, `RibManager::slAnnounce`, `slRenew` and `slFindAnn`).
 
 use alloc::vec::Vec;
 
@@ -86,8 +86,8 @@ pub(crate) fn unlearn(faces: &FaceTable, routing: &mut Routing, face: FaceId, na
     }
 }
 
-/// The announcement for names under `prefix`: that of the route that lasts longest. A prefix without
-/// one gets an announcement of the router itself. `None` if there is no route.
+/// The announcement for names under `prefix`: that of the route that lasts longest. A prefix
+/// without one gets an announcement of the router itself. `None` if there is no route.
 pub(crate) fn find_announcement(
     at: Clocks,
     rib: &Rib,
@@ -134,8 +134,8 @@ fn is_learned(route: &Route, face: FaceId) -> bool {
     (route.face, route.origin) == (face, route_origin::PREFIX_ANNOUNCEMENT)
 }
 
-/// Whether another host may announce a prefix. Management prefixes, and all names of this host or of
-/// one link, belong to this router.
+/// Whether another host may announce a prefix. Management prefixes, and all names of this host or
+/// of one link, belong to this router.
 fn is_learnable(prefix: NameView<'_>) -> bool {
     let first = prefix.component(0);
     let is_scoped = first.is_some_and(|first| {

@@ -38,7 +38,7 @@ mod strategy;
 mod tests;
 mod transactions;
 
-pub use authorize::{AccessPolicy, AnchorLookup};
+pub use authorize::AnchorLookup;
 pub use config::ManagerConfig;
 pub use dataset::{DatasetError, DatasetFetch};
 pub use element::{Element, Writer};

@@ -18,8 +18,8 @@ use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
 use crate::hicn::{self, HicnRequest};
-use crate::learning;
 use crate::io::{Action, HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
+use crate::learning;
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::publisher::Publisher;
@@ -107,7 +107,7 @@ impl Manager {
             authorizer: Authorizer::new(
                 config.operators,
                 config.local_registration,
-                config.announcements,
+                config.announcement_anchors,
                 config.anchors,
             ),
             neighbours: RateLimit::new(NEIGHBOUR_REQUESTS_MAX),

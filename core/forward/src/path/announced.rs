@@ -183,11 +183,7 @@ impl Router {
     }
 
     /// Records the announcement of a prefix, and sends the Data that has waited for it.
-    pub(crate) fn set_announcement(
-        &mut self,
-        prefix: Name,
-        announcement: Option<Packet>,
-    ) {
+    pub(crate) fn set_announcement(&mut self, prefix: Name, announcement: Option<Packet>) {
         let released = self.announcements.set(self.now, prefix, announcement.clone());
         let out = &mut self.egress.out;
         for packet in released {

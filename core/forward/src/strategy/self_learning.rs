@@ -11,8 +11,8 @@
 //!   came from. The driver checks the announcement ([`Event::Announced`]).
 //! - A NoRoute Nack for a marked Interest ends the learned route ([`Event::RouteRefused`]).
 //!
-//! An Interest of another host for an unknown prefix thus passes all routers once. Its nonce and its
-//! HopLimit end the flood. The strategy has no parameters.
+//! An Interest of another host for an unknown prefix thus passes all routers once. Its nonce and
+//! its HopLimit end the flood. The strategy has no parameters.
 //!
 //! Differences from NFD:
 //!
@@ -131,9 +131,8 @@ fn follow_route(context: &mut Context<'_>, is_discovery: bool) {
 /// Whether an Interest for `face` comes too soon after the last one. Counts it as dropped if so.
 fn is_suppressed(context: &mut Context<'_>, face: FaceId) -> bool {
     let pending = context.out_record(face).filter(|record| record.expiry > context.now);
-    let is_early = pending.is_some_and(|record| {
-        !may_retransmit(context.now, record.sent_at, RETRANSMISSION_NS)
-    });
+    let is_early = pending
+        .is_some_and(|record| !may_retransmit(context.now, record.sent_at, RETRANSMISSION_NS));
     if is_early {
         context.egress.drop_packet(DropReason::Suppressed);
     }

@@ -9,8 +9,8 @@ use crate::AnnouncedPacket;
 
 const SELF_LEARNING: &str = "/localhost/nfd/strategy/self-learning";
 
-/// A consumer at A and a producer of `/p` at D. Both B and C lead from A to D, and B is faster. E is
-/// a neighbour of A without others.
+/// A consumer at A and a producer of `/p` at D. Both B and C lead from A to D, and B is faster. E
+/// is a neighbour of A without others.
 struct Campus {
     network: Topology,
     nodes: [Node; 5],
@@ -282,8 +282,7 @@ fn ignores_announcements_of_other_prefixes() {
     fixture.ask(V, &Ask::new("/c", 9));
     let packet = Packet::from(data("/c", 0));
     let announcement = Packet::from(&[6, 1, 7][..]);
-    let announced =
-        AnnouncedPacket { face: U, header: LpHeader::default(), packet, announcement };
+    let announced = AnnouncedPacket { face: U, header: LpHeader::default(), packet, announcement };
     fixture.handle(&mut [Input::Announced(Box::new(announced))]);
     assert_eq!(sent(&fixture.take()), [(V, PacketKind::Data)]);
     assert_eq!(fixture.router.stats().announcements_ignored, 4);

@@ -214,12 +214,9 @@ impl Topology {
         let face = to.1;
         let input = match announcement {
             None => Input::Packet { face, header, packet },
-            Some(announcement) => Input::Announced(Box::new(AnnouncedPacket {
-                face,
-                header,
-                packet,
-                announcement,
-            })),
+            Some(announcement) => {
+                Input::Announced(Box::new(AnnouncedPacket { face, header, packet, announcement }))
+            }
         };
         self.handle(to.0, input);
     }

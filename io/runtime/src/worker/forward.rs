@@ -81,12 +81,7 @@ impl Worker {
 
     /// Delivers Data with a prefix announcement to its face.
     #[cold]
-    pub(super) fn deliver_announced(
-        &mut self,
-        now: Instant,
-        out: OutPacket,
-        announcement: Packet,
-    ) {
+    pub(super) fn deliver_announced(&mut self, now: Instant, out: OutPacket, announcement: Packet) {
         if let Some(slot) = self.faces.table().slot_of(out.face) {
             return self.faces.enqueue_announced(now, slot, out, &announcement);
         }
@@ -176,7 +171,8 @@ impl Worker {
         if self.shard.outbox.events.iter().any(is_flushed) {
             self.report_disks(now);
         }
-        for event in self.shard.outbox.events.drain(..) {
+        let mut events = mem::take(&mut self.shard.outbox.events);
+        for event in events.drain(..) {
             match event {
                 // Remote hosts cause misses, so their queue is bounded.
                 Event::Missed { ingress, is_local, object } => {
@@ -200,6 +196,7 @@ impl Worker {
                 event => self.control.send(ToControl::Event { worker: self.index, event }),
             }
         }
+        self.shard.outbox.events = events;
     }
 
     /// Sends the control thread the statistics of the shard's disks.

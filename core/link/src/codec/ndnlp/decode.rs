@@ -203,8 +203,8 @@ fn deliver(
     Ok(Received::Packet { header, packet })
 }
 
-/// [`deliver`] for a packet with a PrefixAnnouncement. Outside of it, so that it costs other packets
-/// nothing.
+/// [`deliver`] for a packet with a PrefixAnnouncement. Outside of it, so that it costs other
+/// packets nothing.
 #[cold]
 #[inline(never)]
 fn deliver_announced(

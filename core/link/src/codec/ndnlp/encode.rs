@@ -60,8 +60,8 @@ impl NdnlpEncoder {
     }
 
     /// Encodes Data with its prefix announcement, which is of any length. Such frames are rare, so
-    /// they are copies, and reliability does not retransmit them. If the announcement leaves no room
-    /// for the Data, returns [`LinkDrop::TooLargeForMtu`], and nothing has been pushed.
+    /// they are copies, and reliability does not retransmit them. If the announcement leaves no
+    /// room for the Data, returns [`LinkDrop::TooLargeForMtu`], and nothing has been pushed.
     pub(in crate::codec) fn encode_announced(
         &mut self,
         config: &CodecConfig,
@@ -90,7 +90,8 @@ impl NdnlpEncoder {
             ..LpFraming::BARE
         };
         let (some, rest) = (&packet[..packet.len().min(mtu)], LpHeader::default());
-        let room = |wire_len: usize| mtu.checked_sub(wire_len - some.len()).filter(|&room| room > 0);
+        let room =
+            |wire_len: usize| mtu.checked_sub(wire_len - some.len()).filter(|&room| room > 0);
         let first = room(header.encode_announced(&framing, announcement, some).len());
         let next = room(rest.encode(&framing, &[], Some(some)).len());
         let (Some(first), Some(next)) = (first.map(|room| room.min(packet.len())), next) else {
