@@ -52,18 +52,14 @@ fn second_interest_follows_the_route(threads: usize, is_announced: bool) {
         false => producer.register("/p"),
     }
     let mut consumer = middle.unix();
-    // Two threads share the work by name, and one Interest is for any name.
     for number in 0..6 {
         let uri = format!("/p/{number}");
-        if number == 5 {
-            let prefix = Interest::new(name("/p")).can_be_prefix(true).must_be_fresh(true);
-            consumer.send(&prefix.nonce(99).encode());
-        } else {
-            consumer.send(&interest(&uri));
-        }
-        let asked = producer.receive().interest();
-        assert_eq!(name_of(&asked), if number == 5 { "/p" } else { &uri });
-        producer.send(&data(&uri, b"found"));
+        let is_prefix = number == 5;
+        let asked = Interest::new(name(&uri)).can_be_prefix(is_prefix).nonce(number + 1);
+        consumer.send(&asked.encode());
+        assert_eq!(name_of(&producer.receive().interest()), uri);
+        let found = if is_prefix { format!("{uri}/v=1/seg=0") } else { uri };
+        producer.send(&data(&found, b"found"));
         assert_eq!(content_of(&consumer.receive().data()), b"found");
         middle.wait_until("the route is learned", |snapshot| snapshot.router.fib_entries == 2);
     }
