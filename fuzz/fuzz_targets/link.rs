@@ -5,7 +5,9 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_baselines::links::{DISCIPLINES, MARKERS};
-use weir_link::{DisciplineConfig, Link, LinkConfig, MarkingPolicy, Received, RunsConfig};
+use weir_link::{
+    AnnouncedData, DisciplineConfig, Link, LinkConfig, MarkingPolicy, Received, RunsConfig,
+};
 use weir_wire::{Data, InterestView, LpHeader, NackReason, PACKET_SIZE_MAX};
 
 const SHAPING: [&str; 3] = [
@@ -47,6 +49,7 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     let choice = usize::from(*choice);
     let mut config = LinkConfig::datagram(if choice & 128 == 0 { 1420 } else { 300 });
     config.codec.reliability = choice & 64 == 0;
+    config.codec.announcements = true;
     config.codec.runs = RunsConfig::Initiate;
     config.codec.partials_max = 4;
     config.codec.partial_bytes_max = 40_000;
@@ -69,6 +72,10 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
         match link.receive(now, Packet::from(frame), &mut pool) {
             Received::Packet { header, packet } => {
                 forward(&mut link, now, header, packet, step >> 4);
+            }
+            Received::Announced(data) => {
+                let AnnouncedData { header, packet, announcement } = *data;
+                let _ = link.enqueue_announced(now, header, packet, &announcement);
             }
             Received::Run => {
                 while let Some((header, packet)) = link.next_in_run(now, &mut pool) {

@@ -34,6 +34,9 @@ impl Router {
                     }
                 }
             }
+            Command::SetAnnouncement { prefix, announcement } => {
+                self.set_announcement(prefix, announcement);
+            }
             Command::ConfigureStore(config) => self.content.store.configure(self.now, config),
             Command::EraseStore { transaction, prefix, limit } => {
                 let erased = self.erase(prefix.as_view(), limit);
@@ -81,6 +84,7 @@ impl Router {
     }
 
     fn set_next_hops(&mut self, prefix: Name, next_hops: Vec<NextHop>) {
+        self.announcements.forget(&prefix);
         let tables = &mut self.tables;
         let (key, measurements) = (&tables.hash_key, &mut tables.measurements);
         let new = tables.fib.set(self.now, prefix.clone(), &next_hops, key, measurements);

@@ -1,5 +1,8 @@
 //! The output of a shard: packets with their headers, messages to other shards, and counters.
 
+use alloc::vec::Vec;
+use core::mem;
+
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
 
@@ -116,6 +119,38 @@ impl Egress {
         };
         let header = LpHeader { pit_token, incoming_face: Some(ingress.0), ..LpHeader::default() };
         self.out.packets.push(OutPacket { face, header, packet });
+    }
+
+    /// Marks the Interest that was sent last as NonDiscovery.
+    pub(crate) fn mark_non_discovery(&mut self) {
+        if let Some(last) = self.out.packets.last_mut() {
+            last.header.non_discovery = true;
+        }
+    }
+
+    /// Takes packets out of the outbox by position. The positions of announcements change with
+    /// those of their packets.
+    pub(crate) fn remove_packets(
+        &mut self,
+        mut is_removed: impl FnMut(usize, &OutPacket) -> bool,
+    ) -> Vec<OutPacket> {
+        let (mut kept, mut removed, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+        for (position, packet) in mem::take(&mut self.out.packets).into_iter().enumerate() {
+            if is_removed(position, &packet) {
+                moved.push(None);
+                removed.push(packet);
+            } else {
+                moved.push(Some(kept.len()));
+                kept.push(packet);
+            }
+        }
+        self.out.packets = kept;
+        self.out.announcements.retain_mut(|(position, _)| {
+            let to = moved.get(*position).copied().flatten();
+            *position = to.unwrap_or(*position);
+            to.is_some()
+        });
+        removed
     }
 
     /// Sends Data to one downstream. Data under `/localhost` leaves only by local faces. `name` is

@@ -1,21 +1,22 @@
 //! The sources and destinations of packets.
 
 use weir_base::FaceId;
-use weir_wire::PitToken;
+use weir_wire::{LpHeader, PitToken};
 
 /// The source of an Interest, as FIB and strategy need it.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin {
+pub(crate) struct Origin<'a> {
     pub(crate) face: FaceId,
-    pub(crate) next_hop_face: Option<u64>,
+    /// For the fields that concern the choice of next hops: NextHopFaceId and NonDiscovery.
+    pub(crate) header: &'a LpHeader,
     /// See [`ReceivedPacket::prefix_run`](crate::incoming::ReceivedPacket::prefix_run).
     pub(crate) prefix_run: u64,
 }
 
-impl Origin {
+impl Origin<'_> {
     /// The origin of a pending Interest. The PIT has only its ingress.
     pub(crate) fn of_face(face: FaceId) -> Self {
-        Self { face, next_hop_face: None, prefix_run: 0 }
+        Self { face, header: &LpHeader::PLAIN, prefix_run: 0 }
     }
 }
 

@@ -24,9 +24,8 @@ impl<'a> ReceivedPacket<'a> {
         Self { face, header, packet, queue_state: QueueState::NotQueued, prefix_run: 0 }
     }
 
-    pub(crate) fn origin(&self) -> Origin {
-        let next_hop_face = self.header.next_hop_face;
-        Origin { face: self.face, next_hop_face, prefix_run: self.prefix_run }
+    pub(crate) fn origin(&self) -> Origin<'a> {
+        Origin { face: self.face, header: self.header, prefix_run: self.prefix_run }
     }
 
     pub(crate) fn downstream(&self) -> Downstream {

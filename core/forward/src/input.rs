@@ -1,5 +1,6 @@
 //! The inputs of a router shard.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Packet};
@@ -25,6 +26,8 @@ pub enum Input {
         /// Exactly one Interest or Data TLV.
         packet: Packet,
     },
+    /// Data with a prefix announcement. The link has checked that the packet is Data.
+    Announced(Box<AnnouncedPacket>),
     Command(Command),
     /// An operation of [`Outbox::disk_ops`](crate::Outbox::disk_ops) has finished.
     DiskDone {
@@ -43,6 +46,18 @@ pub enum Input {
     },
     /// No input: a timer is due, see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,
+}
+
+/// Data that came with a prefix announcement (NDNLPv2, PrefixAnnouncement).
+#[derive(Debug)]
+pub struct AnnouncedPacket {
+    pub face: FaceId,
+    /// As for [`Input::Packet`].
+    pub header: LpHeader,
+    /// Exactly one Data TLV.
+    pub packet: Packet,
+    /// The announcement: a Data TLV, whose content is unchecked.
+    pub announcement: Packet,
 }
 
 /// A change of a shard's tables. Every shard of a router receives every command.
@@ -69,6 +84,12 @@ pub enum Command {
     SetStrategy {
         prefix: Name,
         strategy: Option<Strategy>,
+    },
+    /// Answers [`Event::AnnouncementNeeded`](crate::Event::AnnouncementNeeded): the announcement of
+    /// a prefix, or `None` if it has no route.
+    SetAnnouncement {
+        prefix: Name,
+        announcement: Option<Packet>,
     },
     /// Changes the capacity, the policy or the flags of the content store.
     ConfigureStore(StoreConfig),

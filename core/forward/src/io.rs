@@ -142,6 +142,16 @@ pub enum Event {
     },
     /// Answers [`Command::Store`](crate::Command::Store).
     Store(StoreEvent),
+    /// Data that answers a discovery Interest (strategy self-learning) came from this face with
+    /// this prefix announcement, a Data TLV. Its name fits to the Data; its content and its
+    /// signature are unchecked. If they are right, the prefix gets a route to the face.
+    Announced { face: FaceId, announcement: Packet },
+    /// The face has refused an Interest of this name with NoRoute, so that a learned route to it
+    /// must end.
+    RouteRefused { face: FaceId, name: Name },
+    /// Data waits for the announcement of this FIB prefix. The driver must answer with
+    /// [`Command::SetAnnouncement`](crate::Command::SetAnnouncement).
+    AnnouncementNeeded { prefix: Name },
     /// The store did not have a segment whose number is a multiple of 64, and not 0. A large object
     /// thus causes one event in 64 misses, and a small object causes none. Sent only if
     /// [`Command::ReportMisses`](crate::Command::ReportMisses) requested it.
@@ -161,6 +171,9 @@ pub enum Event {
 pub struct Outbox {
     /// Packets to send, in order.
     pub packets: Vec<OutPacket>,
+    /// Prefix announcements to send with Data: the position in `packets`, and the announcement.
+    /// Empty without strategy self-learning.
+    pub announcements: Vec<(usize, Packet)>,
     /// Signals for the routers of peers. Send them with `Link::enqueue_signal`.
     pub signals: Vec<(FaceId, HopSignal)>,
     /// Events, in order.

@@ -30,7 +30,7 @@ pub use config::RouterConfig;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark};
 pub use content::decision::ForwardingAction;
 pub use driver::{Driver, Extension, QueuedInterest, Turn};
-pub use input::{Command, Input, MissReports};
+pub use input::{AnnouncedPacket, Command, Input, MissReports};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox, PitTokens,
     UnsolicitedPolicy,

@@ -18,6 +18,7 @@ use crate::io::{Event, Outbox};
 use crate::path::InterestStep;
 use crate::shard::SHARDS_MAX;
 use crate::stats::{BusyStats, RouterStats};
+use crate::table::announcements::Announcements;
 use crate::tables::Tables;
 
 /// One shard of the router: its tables, its content store and its egress. It has no clock and no
@@ -32,6 +33,7 @@ pub struct Router {
     pub(crate) tables: Tables,
     pub(crate) content: Content,
     pub(crate) egress: Egress,
+    pub(crate) announcements: Announcements,
     /// Runs of consecutive packets with a common prefix, counted so far. See
     /// [`ReceivedPacket::prefix_run`].
     pub(crate) prefix_runs: u64,
@@ -57,6 +59,7 @@ impl Router {
             tables: Tables::new(now, &config),
             content: Content::new(now, &config),
             egress: Egress::new(config.shard, config.shard_count, &config.hash_key),
+            announcements: Announcements::default(),
             prefix_runs: 0,
             matched: Vec::new(),
             downstreams: Vec::new(),
@@ -179,6 +182,9 @@ impl Router {
         if self.content.store.has_disk() {
             self.finish_turn_with_disk();
         }
+        if self.announcements.has_due() {
+            self.attach_announcements();
+        }
         if self.egress.is_sharded() {
             self.end_watches();
         }
@@ -254,6 +260,7 @@ impl Router {
                 }
             }
             Input::Shard { from, message } => self.on_shard_message(from, message),
+            Input::Announced(announced) => self.on_announced_data(&announced),
             Input::Packet { .. } | Input::Wakeup => {}
         }
     }

@@ -45,6 +45,7 @@ impl LinkConfig {
                 reassembly: false,
                 local_fields: false,
                 keep_incoming_face: false,
+                announcements: false,
                 partials_max: 256,
                 partial_bytes_max: 1 << 20,
                 reliability: false,

@@ -19,7 +19,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{CodecConfig, HicnConfig, MTU_MIN, PacketFormat, Received};
+pub use codec::{AnnouncedData, CodecConfig, HicnConfig, MTU_MIN, PacketFormat, Received};
 pub use config::LinkConfig;
 pub use counters::{DropCounters, LinkCounters, LinkDrop};
 pub use egress::{ChoiceError, ExternalChoice, ExternalKind, read_options};

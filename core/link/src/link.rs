@@ -1,4 +1,5 @@
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
@@ -121,6 +122,10 @@ impl Link {
             Ok(Received::Offer(offer)) => {
                 self.on_offer(now, offer);
                 Received::Offer(offer)
+            }
+            Ok(Received::Announced(data)) => {
+                self.egress.on_received(now, PacketKind::Data, &data.packet);
+                Received::Announced(data)
             }
             Ok(received) => received,
             Err(reason) => {
@@ -304,6 +309,36 @@ impl Link {
             }
         }
         self.counted(result)
+    }
+
+    /// Queues Data with its prefix announcement. It does not pass through the discipline and gets
+    /// no congestion mark. The Data goes without the announcement if the link cannot carry it.
+    ///
+    /// # Errors
+    /// As for [`enqueue`](Self::enqueue). The drop has been counted.
+    pub fn enqueue_announced(
+        &mut self,
+        now: Instant,
+        header: LpHeader,
+        packet: Packet,
+        announcement: &Packet,
+    ) -> Result<(), LinkDrop> {
+        let Self { config, encoder, .. } = self;
+        let mut frames = Vec::new();
+        let encoded = encoder.encode_announced(
+            &config.codec,
+            header.clone(),
+            (&packet, announcement),
+            |frame| frames.push(frame),
+        );
+        let Ok(count) = encoded else { return self.enqueue(now, header, packet) };
+        for frame in frames {
+            let result = self.egress.push(frame, &self.config.egress);
+            self.counted(result)?;
+        }
+        self.counters.out_data += 1;
+        self.counters.fragmented += u64::from(count > 1);
+        Ok(())
     }
 
     /// Queues a signal for the router at the other end.

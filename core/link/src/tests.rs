@@ -209,6 +209,56 @@ fn prefix_announcement_is_allowed_only_on_data() {
     assert_eq!(drop_reason(refused), LinkDrop::InterestHeader);
 }
 
+/// Sends Data with an announcement over a link. Returns what arrives, and the number of frames.
+fn announced_over(config: LinkConfig, header: &LpHeader, len: usize) -> (Received, usize) {
+    let announcement = Packet::from([&[6, 0xFD, 1, 0][..], &[7; 256][..]].concat());
+    let mut near = Link::new(config.clone());
+    near.enqueue_announced(START, header.clone(), data(len), &announcement).unwrap();
+    assert_eq!(near.counters().out_data, 1);
+    let mut far = Link::new(with(config, |config| config.codec.announcements = true));
+    let frames = sent(&mut near);
+    let count = frames.len();
+    let mut arrived = None;
+    for frame in frames {
+        assert!(frame.len() <= near.config().codec.mtu);
+        arrived = Some(received(&mut far, frame));
+    }
+    if let Some(Received::Announced(announced)) = &arrived {
+        assert_eq!(announced.announcement, announcement);
+        assert_eq!(announced.packet, data(len));
+        assert_eq!(far.counters().in_data, 1);
+    }
+    (arrived.unwrap(), count)
+}
+
+#[test]
+fn announcements_pass_from_end_to_end() {
+    let header = LpHeader { congestion_mark: 1, ..token(b"abcd") };
+    let reliable = with(LinkConfig::datagram(1420), |config| config.codec.reliability = true);
+    for (config, len, frames) in [
+        (LinkConfig::stream(), 100, 1),
+        (LinkConfig::stream(), 8000, 1),
+        (LinkConfig::datagram(1420), 1000, 1),
+        (LinkConfig::datagram(1420), 1200, 2),
+        (LinkConfig::datagram(1420), 8000, 6),
+        (reliable, 3000, 3),
+    ] {
+        let (arrived, count) = announced_over(config, &header, len);
+        let Received::Announced(announced) = arrived else { panic!("{arrived:?}") };
+        assert_eq!((announced.header, count), (header.clone(), frames));
+    }
+}
+
+#[test]
+fn data_goes_without_announcement_that_does_not_fit() {
+    // A stream has no fragments. On the datagram link even the first fragment has no room.
+    for (config, len) in [(LinkConfig::stream(), 8750), (LinkConfig::datagram(200), 1000)] {
+        let (arrived, _) = announced_over(config, &token(b"abcd"), len);
+        let (header, packet) = whole(arrived);
+        assert_eq!((header, packet), (token(b"abcd"), data(len)));
+    }
+}
+
 #[test]
 fn local_fields_are_sent_only_if_on() {
     let header = LpHeader { incoming_face: Some(256), next_hop_face: Some(3), ..token(b"x") };

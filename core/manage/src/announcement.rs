@@ -5,7 +5,7 @@ use weir_wire::{DataView, Name, tlv};
 use crate::element::Elements;
 use crate::numbers::types;
 
-const CONTENT_TYPE_PREFIX_ANNOUNCEMENT: u64 = 5;
+pub(crate) const CONTENT_TYPE_PREFIX_ANNOUNCEMENT: u64 = 5;
 
 /// The announcement in the parameters of an Interest.
 pub(crate) fn find(parameters: &[u8]) -> Option<DataView<'_>> {

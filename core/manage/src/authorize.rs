@@ -16,16 +16,6 @@ use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::{Clocks, ManagementRequest};
 
-/// Which signatures of prefix announcements are accepted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AccessPolicy {
-    /// Any signature, or none (NFD, `certfile any`).
-    #[default]
-    Any,
-    /// Signatures of a configured trust anchor.
-    Anchors,
-}
-
 /// The configured trust anchors.
 pub trait AnchorLookup: Send {
     /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of
@@ -110,7 +100,7 @@ impl ReplayRecords {
 pub(crate) struct Authorizer {
     operators: String,
     local_registration: bool,
-    announcements: AccessPolicy,
+    announcement_anchors: Option<Box<dyn AnchorLookup>>,
     anchors: Option<Box<dyn AnchorLookup>>,
     replays: ReplayRecords,
 }
@@ -120,11 +110,11 @@ impl Authorizer {
     pub(crate) fn new(
         operators: String,
         local_registration: bool,
-        announcements: AccessPolicy,
+        announcement_anchors: Option<Box<dyn AnchorLookup>>,
         anchors: Option<Box<dyn AnchorLookup>>,
     ) -> Self {
         let replays = ReplayRecords::default();
-        Self { operators, local_registration, announcements, anchors, replays }
+        Self { operators, local_registration, announcement_anchors, anchors, replays }
     }
 
     /// Checks that the sender may send this command. `affects_sender_only` allows any program of
@@ -234,13 +224,9 @@ impl Authorizer {
         announcement: &DataView<'_>,
         now_unix_ms: u64,
     ) -> bool {
-        if self.announcements == AccessPolicy::Any {
-            return true;
-        }
-        let verifier = announcement
-            .signature_info()
-            .key_locator
-            .and_then(|locator| self.anchors.as_deref()?.verifier(locator, now_unix_ms));
+        let Some(anchors) = &self.announcement_anchors else { return true };
+        let locator = announcement.signature_info().key_locator;
+        let verifier = locator.and_then(|locator| anchors.verifier(locator, now_unix_ms));
         verifier.is_some_and(|verifier| verify_data(announcement, verifier).is_ok())
     }
 }

@@ -8,7 +8,7 @@ use weir_forward::strategy::StrategyKind as RouterStrategy;
 use weir_security::{DigestSigner, Signer};
 use weir_wire::Name;
 
-use crate::authorize::{AccessPolicy, AnchorLookup};
+use crate::authorize::AnchorLookup;
 use crate::io::StoreSettings;
 use crate::strategy::StrategyInfo;
 
@@ -23,8 +23,9 @@ pub struct ManagerConfig {
     pub local_registration: bool,
     /// Who may command the router without a signature, for error messages: "root and group ndn".
     pub operators: String,
-    /// Which prefix announcements are accepted (rib/announce).
-    pub announcements: AccessPolicy,
+    /// The keys whose prefix announcements are accepted, from rib/announce and with Data. `None`
+    /// accepts all, as `prefix_announcement_validation` of NFD's sample does.
+    pub announcement_anchors: Option<Box<dyn AnchorLookup>>,
     pub anchors: Option<Box<dyn AnchorLookup>>,
     /// Whether `/localhop/nfd/rib` is served. An anchor must sign its commands.
     pub localhop: bool,
@@ -73,7 +74,7 @@ impl Default for ManagerConfig {
             signer: Box::new(DigestSigner),
             local_registration: true,
             operators: String::from("the router's operator"),
-            announcements: AccessPolicy::Any,
+            announcement_anchors: None,
             anchors: None,
             localhop: false,
             holdings_for_neighbours: false,

@@ -44,6 +44,13 @@ pub enum ManagerInput {
         /// The Interest.
         packet: Packet,
     },
+    /// Data for a discovery Interest came from `face` with this prefix announcement
+    /// ([`weir_forward::Event::Announced`]).
+    Announced { face: FaceId, announcement: Packet },
+    /// The face has refused an Interest of this name ([`weir_forward::Event::RouteRefused`]).
+    RouteRefused { face: FaceId, name: Name },
+    /// Answered by [`Action::SetAnnouncement`] ([`weir_forward::Event::AnnouncementNeeded`]).
+    AnnouncementNeeded { prefix: Name },
     /// A control message of hicn-light. The driver passes only those of programs of this host.
     HicnControl {
         /// The face that it came from.
@@ -192,6 +199,8 @@ pub enum Action {
         /// The name of the strategy with version and parameters; it was checked.
         strategy: Option<Name>,
     },
+    /// Set the announcement of a prefix in every shard. `None` if it has no route.
+    SetAnnouncement { prefix: Name, announcement: Option<Packet> },
     /// Change the content store.
     ConfigureStore(StoreSettings),
     /// Erase Data; answer with [`ManagerInput::StoreErased`].

@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet};
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_hicn::control::{ControlMessage, ControlView};
 use weir_wire::{DataView, InterestView, Name};
 
@@ -18,10 +18,12 @@ use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
 use crate::hicn::{self, HicnRequest};
-use crate::io::{HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
+use crate::io::{Action, HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
+use crate::learning;
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::publisher::Publisher;
+use crate::rate_limit::RateLimit;
 use crate::readvertise::Readvertiser;
 use crate::request::{Clocks, ManagementRequest, ReplyTarget};
 use crate::rib::{Rib, Route};
@@ -49,6 +51,8 @@ pub struct ManagerStats {
     pub signer_failures: u64,
     /// Answers to transactions that had already ended.
     pub late_answers: u64,
+    /// Prefix announcements of neighbours that made no route (strategy self-learning).
+    pub announcements_refused: u64,
     /// Commands that the routing daemon refused or did not answer.
     pub readvertise_failures: u64,
 }
@@ -59,28 +63,12 @@ const HOLDINGS: (&[u8], &[u8]) = (b"cs", b"holdings");
 /// Number of components before the ControlParameters: scope, `nfd`, module and verb.
 const PARAMETERS_AT: usize = 4;
 
+/// Maximum number of prefix announcements in one second that are verified.
+const ANNOUNCEMENTS_MAX: u32 = 200;
+
 /// Maximum number of requests of neighbours in one second. A neighbour that sends more slows only
 /// other neighbours.
 const NEIGHBOUR_REQUESTS_MAX: u32 = 200;
-
-/// Counts the requests of neighbours in one second.
-#[derive(Debug, Default)]
-struct NeighbourRateLimit {
-    second: u64,
-    count: u32,
-}
-
-impl NeighbourRateLimit {
-    /// Counts a request. Returns whether it may be answered.
-    fn try_acquire(&mut self, now: Instant) -> bool {
-        let second = now.as_ns() / NS_PER_S;
-        if self.second != second {
-            *self = Self { second, count: 0 };
-        }
-        self.count = self.count.saturating_add(1);
-        self.count <= NEIGHBOUR_REQUESTS_MAX
-    }
-}
 
 /// The management of one router (NDN-FACTS 3). Pass all inputs to [`Manager::handle`], and run the
 /// actions that it returns.
@@ -94,7 +82,8 @@ pub struct Manager {
     /// FaceUris on which the router listens.
     channels: Vec<String>,
     authorizer: Authorizer,
-    neighbours: NeighbourRateLimit,
+    neighbours: RateLimit,
+    announcements: RateLimit,
     faces: FaceTable,
     routing: Routing,
     /// `None` if the configuration forbids it.
@@ -118,10 +107,11 @@ impl Manager {
             authorizer: Authorizer::new(
                 config.operators,
                 config.local_registration,
-                config.announcements,
+                config.announcement_anchors,
                 config.anchors,
             ),
-            neighbours: NeighbourRateLimit::default(),
+            neighbours: RateLimit::new(NEIGHBOUR_REQUESTS_MAX),
+            announcements: RateLimit::new(ANNOUNCEMENTS_MAX),
             faces: FaceTable::default(),
             routing: Routing::new(config.routes_max, config.fib_entries_max),
             readvertiser: config.readvertise_nlsr.then(Readvertiser::default),
@@ -163,6 +153,17 @@ impl Manager {
             }
             ManagerInput::Data { packet } => self.on_data(now, &packet),
             ManagerInput::Nack { packet } => self.on_nack(now, &packet),
+            ManagerInput::Announced { face, announcement } => {
+                self.on_announced(at, face, &announcement);
+            }
+            ManagerInput::RouteRefused { face, name } => {
+                learning::unlearn(&self.faces, &mut self.routing, face, &name);
+            }
+            ManagerInput::AnnouncementNeeded { prefix } => {
+                let (rib, signer) = (&self.routing.rib, self.publisher.signer());
+                let announcement = learning::find_announcement(at, rib, &prefix, signer);
+                out.actions.push(Action::SetAnnouncement { prefix, announcement });
+            }
             ManagerInput::HicnControl { ingress, message } => {
                 self.on_hicn_control(now, ingress, &message, out);
             }
@@ -520,6 +521,20 @@ impl Manager {
         is_ok
     }
 
+    /// A neighbour's announcement of a prefix, which came with Data.
+    fn on_announced(&mut self, at: Clocks, face: FaceId, announcement: &Packet) {
+        let is_learned = self.announcements.try_acquire(at.now)
+            && learning::learn(
+                at,
+                face,
+                announcement,
+                &self.authorizer,
+                (&self.faces, &mut self.routing),
+            )
+            .is_ok();
+        self.stats.announcements_refused += u64::from(!is_learned);
+    }
+
     /// rib/announce: the Interest contains a prefix announcement, and the route leads to its
     /// sender.
     fn on_announce(&mut self, request: &ManagementRequest<'_>, out: &mut ManagerOutbox) {
@@ -544,7 +559,12 @@ impl Manager {
         } else if self.authorizer.accepts_announcement(&data, request.at.now_unix_ms) {
             let (route, body) =
                 routing::announced_route(request.at.now, request.ingress, &announcement);
-            self.add_route(request, prefix, route, body, out)
+            let response = self.add_route(request, prefix, route, body, out);
+            if self.routing.rib.routes(prefix).any(|known| *known == route) {
+                let announcement = Packet::from(data.wire);
+                self.routing.rib.set_announcement(prefix, route.face, announcement);
+            }
+            response
         } else {
             self.stats.unauthorized += 1;
             ControlResponse::new(403, "Prefix announcement rejected")
@@ -612,6 +632,10 @@ impl Manager {
             self.routing.flush(&mut out.actions);
         } else {
             self.faces.insert(info.clone());
+            if kind == FaceEventKind::Down {
+                self.routing.withdraw_all(&self.faces, info.face_id);
+                self.routing.flush(&mut out.actions);
+            }
         }
         let notification = self.publisher.notify(now, &FaceEventNotification { kind, info });
         self.send(notification, out);

@@ -3,10 +3,10 @@
 use alloc::collections::{BTreeMap, BTreeSet, btree_map};
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant};
+use weir_base::{FaceId, Instant, Packet};
 use weir_wire::Name;
 
-use crate::numbers::route_flags;
+use crate::numbers::{route_flags, route_origin};
 
 /// A route of a prefix. A prefix has at most one route for each face and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +101,8 @@ fn add_missing(next_hops: &mut NextHops, inherited: &NextHops) {
 pub struct Rib {
     entries: BTreeMap<Name, RibNode>,
     faces: BTreeMap<FaceId, BTreeSet<Name>>,
+    /// The announcements of routes of origin `prefixann`, by face and prefix.
+    announcements: BTreeMap<(FaceId, Name), Packet>,
     expiries: BTreeSet<(Instant, Name, FaceId, u64)>,
     /// Prefixes whose routes have changed since [`Rib::take_changed`].
     changed: BTreeSet<Name>,
@@ -114,6 +116,7 @@ impl Rib {
         Self {
             entries: BTreeMap::new(),
             faces: BTreeMap::new(),
+            announcements: BTreeMap::new(),
             expiries: BTreeSet::new(),
             changed: BTreeSet::new(),
             routes: 0,
@@ -150,6 +153,28 @@ impl Rib {
         self.faces.get(&face).into_iter().flatten()
     }
 
+    /// The number of prefixes with a route to this face.
+    pub(crate) fn prefix_count_to(&self, face: FaceId) -> usize {
+        self.faces.get(&face).map_or(0, BTreeSet::len)
+    }
+
+    /// The announcement that made the route of a prefix to this face.
+    pub(crate) fn announcement(&self, prefix: &Name, face: FaceId) -> Option<&Packet> {
+        self.announcements.get(&(face, prefix.clone()))
+    }
+
+    /// Keeps the announcement that made the route of a prefix to this face, until the route ends or
+    /// is replaced.
+    pub(crate) fn set_announcement(&mut self, prefix: &Name, face: FaceId, announcement: Packet) {
+        self.announcements.insert((face, prefix.clone()), announcement);
+    }
+
+    fn forget_announcement(&mut self, prefix: &Name, face: FaceId, origin: u64) {
+        if origin == route_origin::PREFIX_ANNOUNCEMENT && !self.announcements.is_empty() {
+            self.announcements.remove(&(face, prefix.clone()));
+        }
+    }
+
     /// Returns the prefixes whose routes have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> BTreeSet<Name> {
         core::mem::take(&mut self.changed)
@@ -169,6 +194,7 @@ impl Rib {
             None if self.routes >= self.routes_max => return Err(RibError::Full),
             None => self.routes += 1,
         }
+        self.forget_announcement(prefix, route.face, route.origin);
         if let Some(at) = route.expires {
             self.expiries.insert((at, prefix.clone(), route.face, route.origin));
         }
@@ -238,6 +264,7 @@ impl Rib {
         let has_others = entry.routes.range((face, 0)..=(face, u64::MAX)).next().is_some();
         self.routes -= 1;
         self.forget_expiry(prefix, &route);
+        self.forget_announcement(prefix, face, origin);
         if !has_others && let btree_map::Entry::Occupied(mut prefixes) = self.faces.entry(face) {
             prefixes.get_mut().remove(prefix);
             if prefixes.get().is_empty() {

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_wire::Name;
 
 use crate::PREFIX_COMPONENTS_MAX;
@@ -93,6 +93,32 @@ impl Routing {
         self.rib.register(prefix, route, &mut changes)?;
         self.apply(faces, changes);
         Ok(())
+    }
+
+    /// Like [`Self::register`], for the route of a prefix announcement, which is kept.
+    pub(crate) fn register_announced(
+        &mut self,
+        faces: &FaceTable,
+        prefix: &Name,
+        route: Route,
+        announcement: Packet,
+    ) -> Result<(), RibError> {
+        self.register(faces, prefix, route)?;
+        self.rib.set_announcement(prefix, route.face, announcement);
+        Ok(())
+    }
+
+    /// Removes the route that a prefix announcement has made.
+    pub(crate) fn withdraw(&mut self, faces: &FaceTable, prefix: &Name, face: FaceId) {
+        let mut changes = Vec::new();
+        self.rib.unregister(prefix, face, route_origin::PREFIX_ANNOUNCEMENT, &mut changes);
+        self.apply(faces, changes);
+    }
+
+    /// Removes the routes to a face that prefix announcements have made.
+    pub(crate) fn withdraw_all(&mut self, faces: &FaceTable, face: FaceId) {
+        let prefixes: Vec<Name> = self.rib.prefixes_to(face).cloned().collect();
+        prefixes.iter().for_each(|prefix| self.withdraw(faces, prefix, face));
     }
 
     /// rib/unregister, with the face set.

@@ -171,6 +171,7 @@ pub struct LpHeader {
     pub no_cache: bool,
     /// CongestionMark, the value of a [`CongestionMark`]; 0 is unmarked.
     pub congestion_mark: u64,
+    /// NonDiscovery: an Interest of self-learning that follows routes and is not flooded.
     pub non_discovery: bool,
 }
 
@@ -258,6 +259,17 @@ impl HopSignal {
 }
 
 impl LpHeader {
+    /// The header of a packet without an LpPacket around it.
+    pub const PLAIN: Self = Self {
+        pit_token: PitToken::EMPTY,
+        nack: None,
+        incoming_face: None,
+        next_hop_face: None,
+        no_cache: false,
+        congestion_mark: 0,
+        non_discovery: false,
+    };
+
     /// Whether the header is the default, so the packet needs no LpPacket around it.
     #[inline]
     pub fn is_plain(&self) -> bool {
@@ -310,17 +322,41 @@ impl LpHeader {
 
     /// Encodes an LpPacket; one without fragment (IDLE) if `fragment` is `None`.
     pub fn encode(&self, framing: &LpFraming, acks: &[u64], fragment: Option<&[u8]>) -> Vec<u8> {
+        self.encode_fields(framing, acks, None, fragment)
+    }
+
+    /// Encodes an LpPacket with a PrefixAnnouncement, which is a Data TLV of any length.
+    pub fn encode_announced(
+        &self,
+        framing: &LpFraming,
+        announcement: &[u8],
+        fragment: &[u8],
+    ) -> Vec<u8> {
+        self.encode_fields(framing, &[], Some(announcement), Some(fragment))
+    }
+
+    fn encode_fields(
+        &self,
+        framing: &LpFraming,
+        acks: &[u64],
+        announcement: Option<&[u8]>,
+        fragment: Option<&[u8]>,
+    ) -> Vec<u8> {
         let mut fields = FieldWriter { octets: [0; LP_PREFIX_MAX], size: 0 };
         self.write_before_acks(framing, &mut fields);
         let split = fields.size;
         self.write_after_acks(framing, &mut fields);
-        let fragment_len = fragment.map_or(0, <[u8]>::len);
-        let mut body = Writer::with_capacity(fields.size + 12 * acks.len() + fragment_len + 8);
+        let octets = [announcement, fragment].into_iter().flatten();
+        let octets_len: usize = octets.map(|octets| octets.len() + 8).sum();
+        let mut body = Writer::with_capacity(fields.size + 12 * acks.len() + octets_len);
         body.raw(&fields.octets[..split]);
         for ack in acks {
             body.tlv(tlv::LP_ACK, &ack.to_be_bytes());
         }
         body.raw(&fields.octets[split..fields.size]);
+        if let Some(announcement) = announcement {
+            body.tlv(tlv::LP_PREFIX_ANNOUNCEMENT, announcement);
+        }
         if let Some(fragment) = fragment {
             body.tlv(tlv::LP_FRAGMENT, fragment);
         }

@@ -1,8 +1,8 @@
 //! Which Data satisfies which Interest, framing, and PIT tokens.
 
 use weir_wire::{
-    Data, DataView, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpFraming, LpHeader,
-    NackReason, Name, PACKET_SIZE_MAX, PitToken, peek_frame, rewrite_interest,
+    Data, DataView, FrameError, Interest, InterestView, LP_PREFIX_MAX, LpFraming, LpHeader, LpView,
+    NackReason, Name, PACKET_SIZE_MAX, PitToken, peek_frame, rewrite_interest, tlv,
 };
 
 fn satisfied(interest: &Interest, data: &[u8]) -> bool {
@@ -100,4 +100,53 @@ fn rewrite_keeps_parameters() {
     let size = rewrite_interest(&view, 0xA0B0_C0D0, Some(8), true, &mut out).expect("room");
     let expected = Interest { forwarding_hint: vec![], ..interest.nonce(0xA0B0_C0D0).hop_limit(8) };
     assert_eq!(out[..size], expected.encode());
+}
+
+#[test]
+fn announced_packet_round_trips_at_any_length() {
+    let data = Data::new("/a/1".parse().unwrap()).content([7; 500]).encode_with_digest();
+    for content in [0, 100, 250, 3000] {
+        let name = "/a/32=PA/v=1/seg=0".parse().unwrap();
+        let announcement = Data::new(name).content(vec![1; content]).encode_with_digest();
+        let header = LpHeader { congestion_mark: 1, ..LpHeader::PLAIN };
+        let wire = header.encode_announced(&LpFraming::BARE, &announcement, &data);
+        let view = LpView::decode(&wire).unwrap();
+        assert_eq!(view.header, header);
+        assert_eq!(view.prefix_announcement, Some(&announcement[..]));
+        assert_eq!(view.fragment, Some(&data[..]));
+        assert_eq!(view.fields().count(), 3, "mark, announcement, fragment");
+    }
+}
+
+#[test]
+fn self_learning_fields_have_exact_lengths() {
+    let packet = Interest::new("/a".parse().unwrap()).nonce(1).encode();
+    let with_field = |field: &[u8]| {
+        let mut body = tlv::Writer::new();
+        body.raw(field);
+        body.tlv(tlv::LP_FRAGMENT, &packet);
+        let mut wire = tlv::Writer::new();
+        wire.tlv(tlv::LP_PACKET, body.as_slice());
+        wire.into_vec()
+    };
+    assert!(LpView::decode(&with_field(&[0xFD, 3, 0x4C, 0])).unwrap().header.non_discovery);
+    let bad: [&[u8]; 7] = [
+        // NonDiscovery is empty, and comes once.
+        &[0xFD, 3, 0x4C, 1, 0],
+        &[0xFD, 3, 0x4C, 0, 0xFD, 3, 0x4C, 0],
+        // PrefixAnnouncement is one Data.
+        &[0xFD, 3, 0x50, 0],
+        &[0xFD, 3, 0x50, 2, 5, 0],
+        &[0xFD, 3, 0x50, 3, 6, 0, 0],
+        &[0xFD, 3, 0x50, 2, 6, 1],
+        // The order of the types.
+        &[0xFD, 3, 0x50, 2, 6, 0, 0xFD, 3, 0x4C, 0],
+    ];
+    for field in bad {
+        assert!(LpView::decode(&with_field(field)).is_err(), "{field:?}");
+    }
+    // A length beyond the packet.
+    let mut wire = with_field(&[0xFD, 3, 0x50, 2, 6, 0]);
+    wire[5] = 0xF0;
+    assert!(LpView::decode(&wire).is_err());
 }

@@ -150,6 +150,11 @@ impl Connection {
                 link::Received::Packet { header, packet } => {
                     received.packets.push(ReceivedPacket { path, header, packet });
                 }
+                // Routes are a matter of routers, so the link is not configured for announcements.
+                link::Received::Announced(data) => {
+                    let link::AnnouncedData { header, packet, .. } = *data;
+                    received.packets.push(ReceivedPacket { path, header, packet });
+                }
                 link::Received::Run => {
                     while let Some((header, packet)) = self.link.next_in_run(now, pool) {
                         received.packets.push(ReceivedPacket { path, header, packet });

@@ -274,6 +274,8 @@ impl StaticFace {
 pub struct ManagementConfig {
     /// Keys that may command the router from any face.
     pub trust_anchors: Vec<TrustAnchor>,
+    /// The keys whose prefix announcements are accepted. Empty accepts all.
+    pub announcement_anchors: Vec<TrustAnchor>,
     /// Whether every local program may register prefixes for its own face.
     pub local_registration: bool,
     /// Whether TCP connections from this host may send commands. Their user is unknown.
@@ -292,6 +294,7 @@ impl Default for ManagementConfig {
     fn default() -> Self {
         Self {
             trust_anchors: Vec::new(),
+            announcement_anchors: Vec::new(),
             local_registration: true,
             loopback_commands: false,
             localhop: false,

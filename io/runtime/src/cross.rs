@@ -40,7 +40,7 @@ use std::sync::Arc;
 use mio::Waker;
 use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet, Pool};
-use weir_forward::{OutPacket, ShardMessage};
+use weir_forward::{AnnouncedPacket, OutPacket, ShardMessage};
 use weir_wire::{HopSignal, LpHeader, PitToken};
 
 use self::doorbell::{Doorbell, published};
@@ -64,6 +64,10 @@ pub(crate) enum RingMessage {
     },
     /// A packet for a face of the receiving thread.
     Out(OutPacket),
+    /// Data with a prefix announcement for the receiving thread's shard.
+    InAnnounced(Box<AnnouncedPacket>),
+    /// Data with its prefix announcement for a face of the receiving thread.
+    OutAnnounced(Box<(OutPacket, Packet)>),
     /// A message between shards. Losing it is safe: the home shard continues without an answer.
     Shard { from: u16, message: ShardMessage },
     /// A signal from the neighbour at a face, for the receiving thread's shard.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
-use weir_forward::{FaceAttributes, FaceScope, LinkType, PitTokens, RouterStats};
+use weir_forward::{Event, FaceAttributes, FaceScope, LinkType, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop, PacketFormat};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
@@ -227,6 +227,8 @@ pub(crate) enum InternalPacket {
     Ndn { header: LpHeader, packet: Packet },
     /// A control message of hicn-light from this face.
     HicnControl { face: FaceId, message: Packet },
+    /// A report of strategy self-learning.
+    Learning(Event),
 }
 
 impl InternalPacket {
@@ -235,6 +237,10 @@ impl InternalPacket {
         match self {
             Self::Ndn { header, .. } => FaceId(header.incoming_face.unwrap_or(FaceId::INVALID.0)),
             Self::HicnControl { face, .. } => *face,
+            Self::Learning(Event::Announced { face, .. } | Event::RouteRefused { face, .. }) => {
+                *face
+            }
+            Self::Learning(_) => FaceId::INVALID,
         }
     }
 }
@@ -318,7 +324,7 @@ pub(crate) enum ToControl {
     },
     Event {
         worker: u16,
-        event: weir_forward::Event,
+        event: Event,
     },
     /// Answer to [`ToWorker::Snapshot`].
     Snapshot {

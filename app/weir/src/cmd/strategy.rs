@@ -17,7 +17,8 @@ use crate::transfer::parse_prefix;
 /// retransmission. multicast uses all routes. lowest-rtt uses the fastest. multipath spreads the
 /// segments of an object over all routes. asf uses the fastest and probes another one each minute;
 /// its parameters are probing-interval, max-timeouts and measurements-lifetime. random uses any
-/// route. access uses all routes at first, and then the one that answered.
+/// route. access uses all routes at first, and then the one that answered. self-learning needs no
+/// routes: it sends the first Interest to all neighbours, and learns the route from the answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir strategy set /demo multicast\n  weir strategy list")]
 pub(crate) struct Args {
@@ -49,8 +50,8 @@ enum StrategyCommand {
         /// The prefix; / means all names
         #[arg(value_parser = parse_prefix)]
         prefix: Name,
-        /// best-route, multicast, lowest-rtt, multipath, asf, random, access, or a full strategy
-        /// name with version and parameters
+        /// best-route, multicast, lowest-rtt, multipath, asf, random, access, self-learning, or a
+        /// full strategy name with version and parameters
         #[arg(value_parser = parse_strategy)]
         strategy: Name,
     },

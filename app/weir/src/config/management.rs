@@ -10,6 +10,7 @@ use weir_runtime::{ManagementConfig, TrustAnchor};
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct ManagementSection {
     pub(crate) trust_anchors: Vec<PathBuf>,
+    pub(crate) announcement_anchors: Vec<PathBuf>,
     pub(crate) local_registration: bool,
     pub(crate) loopback_commands: bool,
     pub(crate) localhop: bool,
@@ -22,6 +23,7 @@ impl Default for ManagementSection {
         let defaults = ManagementConfig::default();
         Self {
             trust_anchors: Vec::new(),
+            announcement_anchors: Vec::new(),
             local_registration: defaults.local_registration,
             loopback_commands: defaults.loopback_commands,
             localhop: defaults.localhop,
@@ -34,18 +36,9 @@ impl Default for ManagementSection {
 impl ManagementSection {
     /// Converts the section to the configuration of the runtime. Reads the files of trust anchors.
     pub(super) fn to_runtime(&self) -> anyhow::Result<ManagementConfig> {
-        let anchors = self.trust_anchors.iter();
-        let trust_anchors = anchors.map(|path| {
-            read_anchor(path).with_context(|| {
-                format!(
-                    "cannot use {} in [management] `trust_anchors`; create it with `weir key \
-                     export`, or remove it from the list",
-                    path.display()
-                )
-            })
-        });
         Ok(ManagementConfig {
-            trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
+            trust_anchors: read_anchors("trust_anchors", &self.trust_anchors)?,
+            announcement_anchors: read_anchors("announcement_anchors", &self.announcement_anchors)?,
             local_registration: self.local_registration,
             loopback_commands: self.loopback_commands,
             localhop: self.localhop,
@@ -53,6 +46,20 @@ impl ManagementSection {
             readvertise_nlsr: self.readvertise_nlsr,
         })
     }
+}
+
+/// Reads the certificate files of `key`.
+fn read_anchors(key: &str, paths: &[PathBuf]) -> anyhow::Result<Vec<TrustAnchor>> {
+    let anchors = paths.iter().map(|path| {
+        read_anchor(path).with_context(|| {
+            format!(
+                "cannot use {} in [management] `{key}`; create it with `weir key export`, or \
+                 remove it from the list",
+                path.display()
+            )
+        })
+    });
+    anchors.collect()
 }
 
 fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Slab, Table, mix};
 use weir_store::disk::ReadId;
+use weir_wire::LpHeader;
 
 /// The end of a list, or no entry.
 const NONE: u32 = u32::MAX;
@@ -17,11 +18,20 @@ pub(crate) struct Waiter {
     /// The face that the first Interest came from.
     pub(crate) ingress: FaceId,
     pub(crate) next_hop_face: Option<u64>,
+    pub(crate) non_discovery: bool,
     /// Whether its Data must be marked.
     pub(crate) is_marked: bool,
     pub(crate) disk: u8,
     /// Reads that were in the queue when it arrived.
     pub(crate) ahead: u32,
+}
+
+impl Waiter {
+    /// The header fields of the first Interest that concern the choice of next hops.
+    pub(crate) fn header(&self) -> LpHeader {
+        let &Self { next_hop_face, non_discovery, .. } = self;
+        LpHeader { next_hop_face, non_discovery, ..LpHeader::PLAIN }
+    }
 }
 
 struct WaiterNode {
@@ -140,6 +150,7 @@ mod tests {
             since: Instant::ZERO,
             ingress: FaceId(1),
             next_hop_face: None,
+            non_discovery: false,
             is_marked: false,
             disk: 0,
             ahead: 0,

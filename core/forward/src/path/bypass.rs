@@ -65,7 +65,7 @@ impl Router {
     /// Decides whether an Interest waits in a queue of the store.
     pub(crate) fn decide_for_queue(
         &mut self,
-        origin: Origin,
+        origin: Origin<'_>,
         interest: &InterestView<'_>,
         queue: DiskQueue,
     ) -> QueueDecision {
@@ -80,11 +80,11 @@ impl Router {
         disk.choose(self.now, queue, next_hops.as_slice(), available, measurements)
     }
 
-    pub(crate) fn has_next_hop(&self, origin: Origin, interest: &InterestView<'_>) -> bool {
+    pub(crate) fn has_next_hop(&self, origin: Origin<'_>, interest: &InterestView<'_>) -> bool {
         !self.available_hops(origin, interest).is_empty()
     }
 
-    fn available_hops(&self, origin: Origin, interest: &InterestView<'_>) -> HopSet {
+    fn available_hops(&self, origin: Origin<'_>, interest: &InterestView<'_>) -> HopSet {
         let is_home = self.tables.is_in_producer_region(interest);
         let next_hops = self.tables.fib.look_up(&self.tables.hash_key, interest, origin, is_home);
         self.available_of(next_hops.as_slice(), origin, interest)
@@ -94,7 +94,7 @@ impl Router {
     fn available_of(
         &self,
         next_hops: &[FibNextHop],
-        origin: Origin,
+        origin: Origin<'_>,
         interest: &InterestView<'_>,
     ) -> HopSet {
         let disk = &self.content.disk;

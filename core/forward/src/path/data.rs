@@ -212,8 +212,17 @@ impl Router {
         }
         if let Some(packet) = offered {
             let served = self.downstreams.clone();
-            let (token, verdict, is_stale) = (None, None, false);
-            self.offer(OfferedData { origin, token, verdict, is_stale, packet, served, homes });
+            let (token, verdict, is_stale, announcement) = (None, None, false, None);
+            self.offer(OfferedData {
+                origin,
+                token,
+                verdict,
+                is_stale,
+                packet,
+                announcement,
+                served,
+                homes,
+            });
         }
     }
 

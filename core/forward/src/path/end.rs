@@ -10,6 +10,7 @@ use crate::content::busy::Labels;
 use crate::egress::OutNack;
 use crate::endpoints::DataOrigin;
 use crate::router::Router;
+use crate::table::announcements::AnnouncementDue;
 use crate::table::faces::Face;
 use crate::table::measurements::FlightEnd;
 use crate::table::pit::AwaitedSource;
@@ -165,6 +166,14 @@ impl Router {
         }
         match mem::take(&mut self.tables.pit.entry_mut(index).awaits) {
             AwaitedSource::Upstream => {}
+            AwaitedSource::Announced => {
+                // The copies of the Data come next in the outbox.
+                if origin.is_some() {
+                    let name = self.tables.pit.entry(index).name_view().to_name();
+                    let first = self.egress.out.packets.len();
+                    self.announcements.add_due(AnnouncementDue { name, first });
+                }
+            }
             AwaitedSource::Disk(waiter) => {
                 self.content.disk.reads.remove_waiter(waiter);
                 // Only this entry stops waiting. The read continues, because other entries may wait

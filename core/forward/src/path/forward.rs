@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use weir_base::Instant;
+use weir_base::{FaceId, Instant};
 use weir_store::Query;
-use weir_wire::{InterestView, NackReason, NameView};
+use weir_wire::{InterestView, LpHeader, NackReason, NameView};
 
 use crate::content::decision::{BypassReason, DiskBypass, ForwardingAction};
 use crate::content::reads::Waiter;
@@ -29,7 +29,7 @@ impl Router {
         &mut self,
         entry: u32,
         onward: &ForwardingAction,
-        origin: Origin,
+        origin: Origin<'_>,
         interest: &InterestView<'_>,
         query: &Query<'_>,
     ) {
@@ -62,13 +62,13 @@ impl Router {
     pub(crate) fn forward(
         &mut self,
         entry: u32,
-        origin: Origin,
+        origin: Origin<'_>,
         only: Option<HopSet>,
         interest: &InterestView<'_>,
     ) {
         let may_be_found_later = self.content.store.is_recovering();
         let is_dropped = self.consult(entry, origin, only, interest, |strategy, context| {
-            match (origin.next_hop_face, context.next_hops) {
+            match (origin.header.next_hop_face, context.next_hops) {
                 // No route, and a recovering disk may still have the Data.
                 (_, []) if may_be_found_later => return true,
                 (Some(_), &[chosen]) => {
@@ -88,7 +88,7 @@ impl Router {
     pub(crate) fn bypass_disk(
         &mut self,
         entry: u32,
-        origin: Origin,
+        origin: Origin<'_>,
         bypass: &DiskBypass,
         interest: &InterestView<'_>,
     ) {
@@ -122,8 +122,8 @@ impl Router {
         }
         let packet = entry.interest.clone();
         let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
-        let origin =
-            Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, prefix_run: 0 };
+        let header = &waiter.header();
+        let origin = Origin { face: waiter.ingress, header, prefix_run: 0 };
         if is_stalled && !self.has_next_hop(origin, &interest) {
             // The Data exists, but cannot be read now.
             return self.end_with_nack(index, OutNack::own(NackReason::Congestion));
@@ -137,13 +137,19 @@ impl Router {
         self.consult_again(entry, Strategy::on_refusal)
     }
 
+    /// Reports a Nack to the strategy. Returns whether the entry waits for other upstreams.
+    #[cold]
+    pub(crate) fn report_nack(&mut self, entry: u32, from: FaceId, reason: NackReason) -> bool {
+        self.consult_again(entry, |strategy, context| strategy.on_nack(context, from, reason))
+    }
+
     /// Wakes the strategy of an entry at the time that the strategy had requested, if no next hop
     /// has answered.
     #[cold]
     pub(crate) fn wake_strategy(&mut self, index: u32, last_expiry: Instant) {
         self.tables.pit.timers.schedule(index, last_expiry);
         let entry = self.tables.pit.entry(index);
-        if !matches!(entry.awaits, AwaitedSource::Upstream | AwaitedSource::Bypass { .. }) {
+        if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
         self.consult_again(index, Strategy::on_timeout);
@@ -169,7 +175,7 @@ impl Router {
     fn consult<T>(
         &mut self,
         entry: u32,
-        origin: Origin,
+        origin: Origin<'_>,
         only: Option<HopSet>,
         interest: &InterestView<'_>,
         call: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
@@ -192,6 +198,7 @@ impl Router {
             pit: &mut tables.pit,
             entry,
             ingress: origin.face,
+            header: origin.header,
             next_hops: next_hops.as_slice(),
             only: only.and_then(|only| tables.fib.still_valid(only)),
             lifetime_ns: lifetime_ns(interest),
@@ -239,6 +246,7 @@ impl Router {
             pit: &mut tables.pit,
             entry: index,
             ingress,
+            header: &LpHeader::PLAIN,
             next_hops: &[hop],
             only: None,
             lifetime_ns: lifetime_ns(&interest),

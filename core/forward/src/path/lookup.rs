@@ -37,7 +37,9 @@ impl Router {
                     // A retransmission: the next hop has not answered, so the disk is tried now.
                     ForwardingAction::RetryDisk
                 }
-                AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => ForwardingAction::Forward,
+                AwaitedSource::Bypass { .. }
+                | AwaitedSource::Upstream
+                | AwaitedSource::Announced => ForwardingAction::Forward,
             });
         }
         if incoming.interest.can_be_prefix && self.egress.is_sharded() {

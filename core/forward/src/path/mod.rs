@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! shards   refill                messages of other shards; the router's own Interests
+//! announced                      Data with a prefix announcement
 //! interest data  nack  reads     where a packet or a finished read begins its path
 //! lookup   offer forward  step   store stage; Data for other shards; FIB and strategy; stages
 //! bypass                         whether an Interest waits for a disk
@@ -11,6 +12,7 @@
 //! end                            how an entry ends
 //! ```
 
+mod announced;
 mod bypass;
 mod data;
 mod end;

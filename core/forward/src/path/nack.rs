@@ -56,6 +56,10 @@ impl Router {
         if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
+        if self.tables.strategies.may_learn() && self.report_nack(index, received.face, reason) {
+            return;
+        }
+        let entry = self.tables.pit.entry(index);
         let from = Some(received.face);
         match judge_nacks(self.now, entry) {
             NackVerdict::Wait => {}

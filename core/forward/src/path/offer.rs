@@ -51,6 +51,7 @@ impl Router {
             verdict: Some(UnsolicitedVerdict { shard, no_cache, is_requested: false }),
             is_stale: false,
             packet: received.packet.clone(),
+            announcement: None,
             served: Vec::new(),
             homes,
         });

@@ -112,8 +112,17 @@ impl Router {
         let homes = watching | remote.homes;
         if homes != 0 {
             let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };
-            let (token, verdict, packet) = (None, None, packet.clone());
-            self.offer(OfferedData { origin, token, verdict, is_stale, packet, served, homes });
+            let (token, verdict, packet, announcement) = (None, None, packet.clone(), None);
+            self.offer(OfferedData {
+                origin,
+                token,
+                verdict,
+                is_stale,
+                packet,
+                announcement,
+                served,
+                homes,
+            });
         }
         self.matched = matched;
     }

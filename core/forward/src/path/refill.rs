@@ -5,7 +5,7 @@ use weir_wire::{Interest, InterestView, LpHeader, PacketView};
 
 use crate::content::refill::Hole;
 use crate::incoming::ReceivedPacket;
-use crate::io::{FaceAttributes, FaceScope};
+use crate::io::{FaceAttributes, FaceScope, OutPacket};
 use crate::router::Router;
 
 /// Disks with at most this many bytes to write count as idle.
@@ -54,7 +54,16 @@ impl Router {
         if self.tables.faces.find(FaceId::CONTENT_STORE).is_none() {
             return;
         }
-        self.egress.out.packets.retain(|packet| packet.face != FaceId::CONTENT_STORE);
+        // The announcements that are due refer to positions in the outbox.
+        if self.announcements.has_due() {
+            self.attach_announcements();
+        }
+        let is_own = |packet: &OutPacket| packet.face == FaceId::CONTENT_STORE;
+        if self.egress.out.announcements.is_empty() {
+            self.egress.out.packets.retain(|packet| !is_own(packet));
+        } else {
+            self.egress.remove_packets(|_, packet| is_own(packet));
+        }
         if self.content.disk.refill.is_empty() {
             self.tables.faces.remove(FaceId::CONTENT_STORE);
         }

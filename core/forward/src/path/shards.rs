@@ -44,7 +44,7 @@
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::OnDisk;
-use weir_store::{ShardAnswer, Store};
+use weir_store::{NameHashes, ShardAnswer, Store};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
@@ -88,6 +88,7 @@ impl Router {
                 }
             }
             Message::Offer(offered) => self.on_offered(*offered),
+            Message::MisroutedAnnounced(announced) => self.on_announced_data(&announced),
             Message::ReturnsTokens { face, carrier } => {
                 self.tables.faces.set_returns_tokens(face, carrier)
             }
@@ -207,10 +208,11 @@ impl Router {
     /// Decides whether a waiting entry waits for a disk or bypasses it; see
     /// [`Router::wait_or_bypass`].
     fn wait_or_bypass_pending(&mut self, query: PrefixQuery, found: DiskCandidate) {
-        let Waiter { entry, ingress, next_hop_face, .. } = query.waiter;
+        let Waiter { entry, ingress, .. } = query.waiter;
         let packet = query.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
-        let origin = Origin { face: ingress, next_hop_face, prefix_run: 0 };
+        let header = &query.waiter.header();
+        let origin = Origin { face: ingress, header, prefix_run: 0 };
         if let Some(face) = self.tables.faces.find(ingress) {
             self.content.disk.neighbours.note_interest_from(self.now, face);
         }
@@ -285,13 +287,26 @@ impl Router {
     }
 
     /// Handles Data of another shard that an entry of this shard may wait for.
-    fn on_offered(&mut self, mut offered: OfferedData) {
+    fn on_offered(&mut self, offered: OfferedData) {
         let packet = offered.packet.clone();
         let Ok(data) = DataView::decode(&packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
+        match offered.announcement.clone() {
+            None => self.take_offer(offered, &data, hashes),
+            Some(announcement) => {
+                let source = (offered.origin.face, &announcement);
+                self.with_announcement(source, &data, hashes.whole, |router| {
+                    router.take_offer(offered, &data, hashes);
+                });
+            }
+        }
+    }
+
+    fn take_offer(&mut self, mut offered: OfferedData, data: &DataView<'_>, hashes: NameHashes) {
+        let packet = offered.packet.clone();
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
-        self.tables.find_pending(&data, hashes.whole, &mut matched);
+        self.tables.find_pending(data, hashes.whole, &mut matched);
         if offered.is_stale {
             matched.retain(|&index| !self.tables.pit.entry(index).must_be_fresh);
         }
@@ -310,7 +325,7 @@ impl Router {
         if !matched.is_empty() {
             // Consumers that another shard has served are skipped.
             self.downstreams.clone_from(&offered.served);
-            self.end_with_data_for_others(offered.origin, packet.clone(), &data, &matched);
+            self.end_with_data_for_others(offered.origin, packet, data, &matched);
             offered.served.clone_from(&self.downstreams);
         }
         self.matched = matched;

@@ -23,7 +23,7 @@ impl Router {
     pub(crate) fn wait_for_disk(
         &mut self,
         entry: u32,
-        origin: Origin,
+        origin: Origin<'_>,
         read: &DiskRead,
         begun: ReadId,
     ) {
@@ -36,7 +36,8 @@ impl Router {
             entry,
             since: self.now,
             ingress: origin.face,
-            next_hop_face: origin.next_hop_face,
+            next_hop_face: origin.header.next_hop_face,
+            non_discovery: origin.header.non_discovery,
             is_marked: read.is_marked,
             disk: read.found.disk,
             ahead: read.found.reads_waiting,
@@ -52,7 +53,7 @@ impl Router {
         &mut self,
         entry: u32,
         query: &Query<'_>,
-        origin: Origin,
+        origin: Origin<'_>,
     ) -> bool {
         if self.content.disk.has_driver_queue() {
             return false;
@@ -84,6 +85,7 @@ impl Router {
             since: self.now,
             ingress: incoming.received.face,
             next_hop_face: incoming.received.header.next_hop_face,
+            non_discovery: incoming.received.header.non_discovery,
             is_marked: false,
             disk: 0,
             ahead: 0,

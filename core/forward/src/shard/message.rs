@@ -8,6 +8,7 @@ use weir_base::{FaceId, Instant, Packet};
 use weir_wire::{LpHeader, Name, PitToken};
 
 use crate::endpoints::{DataOrigin, Downstream, TokenCarrier};
+use crate::input::AnnouncedPacket;
 
 /// A message from one shard of a router to another. The driver takes it from
 /// [`Outbox::shard_messages`](crate::Outbox) and passes it on as [`Input::Shard`](crate::Input).
@@ -49,6 +50,8 @@ pub(crate) enum Message {
     Verdict { face: FaceId, packet: Packet, verdict: UnsolicitedVerdict },
     /// Data that a wrong PIT token has led to the wrong shard.
     Misrouted { face: FaceId, header: Box<LpHeader>, packet: Packet },
+    /// The same with a prefix announcement.
+    MisroutedAnnounced(Box<AnnouncedPacket>),
 }
 
 /// The best Data for an Interest with CanBePrefix in the store of one shard.
@@ -82,6 +85,8 @@ pub(crate) struct OfferedData {
     /// The Data is stale, so it does not answer Interests with MustBeFresh.
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
+    /// The prefix announcement that came with the Data.
+    pub(crate) announcement: Option<Packet>,
     /// The downstreams that have received the Data. Each face receives it once for each PIT token.
     pub(crate) served: Vec<Downstream>,
     /// The home shards that have not seen the Data yet, as a bit set.

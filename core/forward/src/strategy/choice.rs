@@ -11,11 +11,14 @@ pub(crate) struct StrategyChoice {
     by_prefix: PrefixTable<Strategy>,
     /// The strategy of names that no prefix covers.
     default: Strategy,
+    /// Whether any of them learns routes.
+    may_learn: bool,
 }
 
 impl StrategyChoice {
     pub(crate) fn new(key: &HashKey) -> Self {
-        let mut choice = Self { by_prefix: PrefixTable::new(), default: Strategy::best_route() };
+        let (by_prefix, default) = (PrefixTable::new(), Strategy::best_route());
+        let mut choice = Self { by_prefix, default, may_learn: false };
         let defaults = [
             ("/localhost", Strategy::multicast()),
             ("/localhost/nfd", Strategy::best_route()),
@@ -34,6 +37,14 @@ impl StrategyChoice {
         } else {
             self.by_prefix.remove(prefix.as_view(), key);
         }
+        let mut strategies = self.by_prefix.iter().map(|(_, strategy)| strategy);
+        self.may_learn = strategies.any(Strategy::learns_routes)
+            || self.by_prefix.root().is_some_and(Strategy::learns_routes);
+    }
+
+    /// Whether some Interests have a strategy that learns routes.
+    pub(crate) fn may_learn(&self) -> bool {
+        self.may_learn
     }
 
     /// Bit `n` is set if a lookup needs the hash of the first `n` components.

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::fmt::Debug;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Rng};
-use weir_wire::NackReason;
+use weir_wire::{LpHeader, NackReason};
 
 use super::{Parameter, StrategyError};
 use crate::egress::{Egress, OutNack, with_nonce};
@@ -74,6 +74,18 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
     /// The time set with [`Context::wake_after`] is over, and the Interest is still pending.
     fn on_timeout(&self, _context: &mut Context<'_>) {}
 
+    /// Whether the strategy learns routes from prefix announcements.
+    fn learns_routes(&self) -> bool {
+        false
+    }
+
+    /// An upstream has refused the Interest. Only called while a strategy
+    /// [learns routes](Self::learns_routes). Returns whether the Interest stays pending even if all
+    /// upstreams have refused.
+    fn on_nack(&self, _context: &mut Context<'_>, _from: FaceId, _reason: NackReason) -> bool {
+        false
+    }
+
     /// Whether the strategy handles pending Interests when a prefix gets a new next hop.
     fn wants_new_next_hops(&self) -> bool {
         false
@@ -86,6 +98,8 @@ pub(crate) struct Context<'a> {
     pub(crate) pit: &'a mut Pit,
     pub(crate) entry: u32,
     pub(crate) ingress: FaceId,
+    /// The link header of the Interest; a plain one if it is unknown.
+    pub(crate) header: &'a LpHeader,
     /// The next hops, by rising cost.
     pub(crate) next_hops: &'a [FibNextHop],
     /// The next hops that may be used; `None` means all.
@@ -117,7 +131,13 @@ impl Context<'_> {
 
     #[inline(always)]
     fn is_eligible(&self, hop: &FibNextHop) -> bool {
-        is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
+        self.may_send_to(hop.face)
+    }
+
+    /// Whether the Interest may go to this face by its scope and its ingress.
+    #[inline(always)]
+    pub(crate) fn may_send_to(&self, face: FaceId) -> bool {
+        is_eligible(self.faces, self.ingress, self.entry().name_value(), face).is_some()
     }
 
     /// The measurements of a next hop.
@@ -130,7 +150,7 @@ impl Context<'_> {
         self.measurements.find_mut(hop.measurement)
     }
 
-    fn is_local(&self, face: FaceId) -> bool {
+    pub(crate) fn is_local(&self, face: FaceId) -> bool {
         self.faces.find(face).is_some_and(|face| face.is_local())
     }
 
@@ -212,6 +232,16 @@ impl Context<'_> {
             self.egress.drop_packet(DropReason::HopLimitSpent);
         }
         has_left
+    }
+
+    /// Sets the strategy's state of an upstream.
+    pub(crate) fn set_upstream_state(&mut self, face: FaceId, state: u64) {
+        // The usual record is stored inline, and its state is 0.
+        if self.out_record(face).is_some_and(|record| record.strategy_state != state) {
+            let upstreams = &mut self.pit.lists_mut(self.entry).upstreams;
+            let records = upstreams.iter_mut().filter(|record| record.face == face);
+            records.for_each(|record| record.strategy_state = state);
+        }
     }
 
     /// Lengthens the suppression interval of an upstream for the next retransmission.

@@ -14,15 +14,17 @@ mod multicast;
 mod multipath;
 pub(crate) mod nacks;
 mod random;
+mod self_learning;
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use weir_base::{NS_PER_MS, words};
-use weir_wire::{Name, NameView};
+use weir_base::{FaceId, NS_PER_MS, words};
+use weir_wire::{NackReason, Name, NameView};
 
 use self::context::{Behaviour, Context, Suppression};
+pub(crate) use self::self_learning::DISCOVERY;
 use crate::table::pit::PitEntry;
 
 /// Declares the strategies: variant, word and value of each.
@@ -57,6 +59,7 @@ strategies! {
     Asf = "asf": asf::DEFAULT,
     Random = "random": random::Random,
     Access = "access": access::Access,
+    SelfLearning = "self-learning": self_learning::SelfLearning,
 }
 
 /// A strategy with its parameters, as chosen for a prefix.
@@ -175,6 +178,11 @@ impl Strategy {
         self.behaviour().wants_new_next_hops()
     }
 
+    /// Whether the strategy learns routes from prefix announcements.
+    pub(crate) fn learns_routes(&self) -> bool {
+        self.behaviour().learns_routes()
+    }
+
     #[inline]
     fn behaviour(&self) -> &dyn Behaviour {
         match &self.parameterized {
@@ -193,6 +201,16 @@ impl Strategy {
     /// another next hop.
     pub(crate) fn on_refusal(&self, context: &mut Context<'_>) -> bool {
         self.behaviour().on_refusal(context)
+    }
+
+    /// Handles a Nack of an upstream. Returns whether the Interest stays pending in any case.
+    pub(crate) fn on_nack(
+        &self,
+        context: &mut Context<'_>,
+        from: FaceId,
+        reason: NackReason,
+    ) -> bool {
+        self.behaviour().on_nack(context, from, reason)
     }
 
     /// Handles an Interest that is still unanswered when the strategy's wakeup is due.

@@ -99,6 +99,11 @@ impl FaceTable {
         }
     }
 
+    /// All faces, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Face> {
+        self.faces.iter().map(|(_, known)| &known.face)
+    }
+
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
         let FaceAttributes { scope, link_type, tokens, host } = attributes;
         self.with_own_tokens += usize::from(tokens != PitTokens::default());

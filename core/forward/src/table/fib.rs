@@ -23,6 +23,11 @@ pub(crate) struct FibNextHop {
 }
 
 impl FibNextHop {
+    /// A face that is not a next hop of the FIB.
+    pub(crate) const fn unmeasured(face: FaceId) -> Self {
+        Self { face, cost: 0, measurement: u32::MAX, is_distrusted: false }
+    }
+
     /// Lower is better.
     fn rank(&self) -> (bool, u64, FaceId) {
         (self.is_distrusted, self.cost, self.face)
@@ -272,6 +277,11 @@ impl Fib {
         self.version = self.version.wrapping_add(1);
     }
 
+    /// The longest prefix of a name that is in the FIB.
+    pub(crate) fn longest_prefix(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<Name> {
+        self.entries.longest_prefix(name, hashes)
+    }
+
     /// A number that identifies the longest prefix of a name, until the FIB changes.
     pub(crate) fn prefix_number(&self, name: NameView<'_>, hashes: &PrefixHashes) -> usize {
         self.longest_match(name, hashes).map_or(0, |entry| core::ptr::from_ref(entry).addr())
@@ -283,7 +293,7 @@ impl Fib {
         &self,
         key: &HashKey,
         interest: &InterestView<'_>,
-        origin: Origin,
+        origin: Origin<'_>,
         is_home: bool,
     ) -> NextHops<'_> {
         let mut hashes = PrefixHashes::default();
@@ -300,13 +310,11 @@ impl Fib {
         key: &HashKey,
         interest: &InterestView<'_>,
         hashes: &PrefixHashes,
-        origin: Origin,
+        origin: Origin<'_>,
         is_home: bool,
     ) -> NextHops<'_> {
-        if let Some(face) = origin.next_hop_face {
-            let face = FaceId(face);
-            let (cost, measurement, is_distrusted) = (0, u32::MAX, false);
-            return NextHops::Chosen([FibNextHop { face, cost, measurement, is_distrusted }]);
+        if let Some(face) = origin.header.next_hop_face {
+            return NextHops::Chosen([FibNextHop::unmeasured(FaceId(face))]);
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
             true => self.find(interest.name, hashes, origin.prefix_run),

@@ -1,5 +1,6 @@
 //! The tables of a shard.
 
+pub(crate) mod announcements;
 pub(crate) mod closed_faces;
 pub(crate) mod dead_nonces;
 pub(crate) mod faces;

@@ -19,6 +19,8 @@ pub(crate) enum AwaitedSource {
     /// Upstream. No disk or other shard may have the Data.
     #[default]
     Upstream,
+    /// Upstream, and the Data needs a prefix announcement (`path/announced.rs`).
+    Announced,
     /// A disk of the store, with the slot of the entry's waiter in `Reads`. A retransmission may
     /// also have gone upstream.
     Disk(u32),
@@ -83,6 +85,10 @@ impl PitEntry {
     /// Memory of the entry in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         SLOT_BYTES + u64::from(self.bytes)
+    }
+
+    pub(crate) fn name_view(&self) -> NameView<'_> {
+        NameView::from_value(self.name_value()).expect("the PIT holds valid names")
     }
 
     pub(crate) fn name_value(&self) -> &[u8] {

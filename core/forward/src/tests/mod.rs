@@ -22,6 +22,7 @@ mod forwarding;
 mod multipath;
 mod room;
 mod scope;
+mod self_learning;
 mod sharding;
 mod strategies;
 mod topology;
@@ -99,6 +100,13 @@ fn data(name: &str, freshness_ms: u64) -> Vec<u8> {
         .freshness_ms(freshness_ms)
         .content("content")
         .encode_with_digest()
+}
+
+/// The announcement of a prefix, unsigned.
+fn announcement(prefix: &str) -> Vec<u8> {
+    let mut name: Name = prefix.parse().unwrap();
+    name.append_keyword(b"PA").append_version(1).append_segment(0);
+    Data::new(name).content_type(5).content([0x6D, 2, 0x0E, 0x10]).encode_with_digest()
 }
 
 struct Fixture {

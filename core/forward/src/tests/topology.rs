@@ -1,9 +1,12 @@
 //! Several routers with links, consumers and producers under virtual time.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::ToString;
 
 use super::*;
+use crate::AnnouncedPacket;
 
 /// A router of a [`Topology`], by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,12 @@ struct EndState {
     counts: Counts,
 }
 
+struct InFlight {
+    header: LpHeader,
+    packet: Packet,
+    announcement: Option<Packet>,
+}
+
 /// The next event is the earliest packet in flight, or the earliest timer of a router.
 pub(super) struct Topology {
     now: Instant,
@@ -42,7 +51,9 @@ pub(super) struct Topology {
     ends: BTreeMap<End, EndState>,
     routes: BTreeMap<(Node, Name), Vec<NextHop>>,
     /// Packets by time of arrival, in the order in which they were sent.
-    in_flight: BTreeMap<(Instant, u64), (End, LpHeader, Packet)>,
+    in_flight: BTreeMap<(Instant, u64), (End, InFlight)>,
+    /// The announcements of prefixes, and the faces of learned routes.
+    announcements: BTreeMap<(Node, Name), (FaceId, Packet)>,
     packets: u64,
 }
 
@@ -54,6 +65,7 @@ impl Topology {
             ends: BTreeMap::new(),
             routes: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            announcements: BTreeMap::new(),
             packets: 0,
         }
     }
@@ -99,6 +111,30 @@ impl Topology {
         self.command(node, Command::SetNextHops { prefix, next_hops });
     }
 
+    pub(super) fn remove_route(&mut self, (node, face): End, prefix: &str) {
+        let prefix: Name = prefix.parse().unwrap();
+        let next_hops = self.routes.entry((node, prefix.clone())).or_default();
+        next_hops.retain(|hop| hop.face != face);
+        let next_hops = next_hops.clone();
+        self.command(node, Command::SetNextHops { prefix, next_hops });
+    }
+
+    /// The program behind this end has announced the prefix.
+    pub(super) fn announce(&mut self, (node, face): End, prefix: &str) {
+        let announcement = Packet::from(announcement(prefix));
+        self.announcements.insert((node, prefix.parse().unwrap()), (face, announcement));
+    }
+
+    /// The next hops of a prefix at a router.
+    pub(super) fn next_hops(&self, node: Node, prefix: &str) -> Vec<FaceId> {
+        let next_hops = self.routes.get(&(node, prefix.parse().unwrap()));
+        next_hops.into_iter().flatten().map(|hop| hop.face).collect()
+    }
+
+    pub(super) fn stats(&self, node: Node) -> crate::RouterStats {
+        self.routers[node.0].stats()
+    }
+
     /// Packets through this end are lost from now on, or no longer.
     pub(super) fn set_down(&mut self, end: End, is_down: bool) {
         self.ends.get_mut(&end).unwrap().is_down = is_down;
@@ -110,7 +146,7 @@ impl Topology {
 
     /// The consumer sends an Interest now.
     pub(super) fn ask(&mut self, consumer: End, ask: &Ask) {
-        self.send_at(self.now, consumer, LpHeader::default(), Packet::from(ask.wire()));
+        self.send_at(self.now, consumer, LpHeader::default(), Packet::from(ask.wire()), None);
         self.run_ms(0);
     }
 
@@ -139,8 +175,8 @@ impl Topology {
             };
             self.now = self.now.max(next);
             if arrival == Some(next) {
-                let (_, (to, header, packet)) = self.in_flight.pop_first().unwrap();
-                self.deliver(to, header, packet);
+                let (_, (to, packet)) = self.in_flight.pop_first().unwrap();
+                self.deliver(to, packet);
             } else {
                 (0..self.routers.len()).for_each(|node| self.handle(Node(node), Input::Wakeup));
             }
@@ -165,7 +201,7 @@ impl Topology {
     }
 
     /// Hands a packet to the router at `to`.
-    fn deliver(&mut self, to: End, header: LpHeader, packet: Packet) {
+    fn deliver(&mut self, to: End, InFlight { header, packet, announcement }: InFlight) {
         let state = self.ends.get_mut(&to).unwrap();
         if state.is_down {
             return;
@@ -175,19 +211,59 @@ impl Topology {
             (None, tlv::DATA) => state.counts.in_data += 1,
             _ => {}
         }
-        self.handle(to.0, Input::Packet { face: to.1, header, packet });
+        let face = to.1;
+        let input = match announcement {
+            None => Input::Packet { face, header, packet },
+            Some(announcement) => {
+                Input::Announced(Box::new(AnnouncedPacket { face, header, packet, announcement }))
+            }
+        };
+        self.handle(to.0, input);
     }
 
     fn handle(&mut self, node: Node, input: Input) {
         let mut out = Outbox::default();
         self.routers[node.0].handle(self.now, &mut [input], &mut out);
-        for packet in out.packets {
-            self.on_output((node, packet.face), packet);
+        let mut announcements: BTreeMap<usize, Packet> = out.announcements.into_iter().collect();
+        for (position, packet) in out.packets.into_iter().enumerate() {
+            self.on_output((node, packet.face), packet, announcements.remove(&position));
+        }
+        assert!(announcements.is_empty());
+        out.events.into_iter().for_each(|event| self.on_event(node, event));
+    }
+
+    /// Does what the manager would do. Every announcement is accepted.
+    fn on_event(&mut self, node: Node, event: Event) {
+        match event {
+            Event::Announced { face, announcement } => {
+                let view = weir_wire::DataView::decode(&announcement).unwrap();
+                let prefix = view.name.prefix(view.name.component_count() - 3).to_name();
+                self.announcements.insert((node, prefix.clone()), (face, announcement));
+                if !self.next_hops(node, &prefix.to_string()).contains(&face) {
+                    self.route((node, face), &prefix.to_string(), 2048);
+                }
+            }
+            Event::RouteRefused { face, name } => {
+                let of_face = self.announcements.iter().find(|((of, prefix), (hop, _))| {
+                    (*of, *hop) == (node, face) && prefix.as_view().is_prefix_of(name.as_view())
+                });
+                let prefix = of_face.map(|((_, prefix), _)| prefix.clone());
+                if let Some(prefix) = prefix {
+                    self.announcements.remove(&(node, prefix.clone()));
+                    self.remove_route((node, face), &prefix.to_string());
+                }
+            }
+            Event::AnnouncementNeeded { prefix } => {
+                let known = self.announcements.get(&(node, prefix.clone()));
+                let announcement = known.map(|(_, announcement)| announcement.clone());
+                self.command(node, Command::SetAnnouncement { prefix, announcement });
+            }
+            other => panic!("{other:?}"),
         }
     }
 
     /// Sends a packet of a router to the peer of its face.
-    fn on_output(&mut self, from: End, out: OutPacket) {
+    fn on_output(&mut self, from: End, out: OutPacket, announcement: Option<Packet>) {
         let state = self.ends.get_mut(&from).unwrap();
         let kind = kind(&out);
         match kind {
@@ -201,7 +277,8 @@ impl Topology {
         match &state.peer {
             &Peer::Link { to, delay_ns } => {
                 let header = LpHeader { incoming_face: None, ..out.header };
-                self.send_at(self.now.plus_ns(delay_ns), to, header, out.packet);
+                let at = self.now.plus_ns(delay_ns);
+                self.send_at(at, to, header, out.packet, announcement);
             }
             Peer::Producer { prefix, delay_ns } if kind == PacketKind::Interest => {
                 let interest = InterestView::decode(&out.packet).unwrap();
@@ -209,14 +286,22 @@ impl Topology {
                 let answer = Data::new(interest.name.to_name()).encode_with_digest();
                 let header = LpHeader { pit_token: out.header.pit_token, ..LpHeader::default() };
                 let at = self.now.plus_ns(*delay_ns);
-                self.send_at(at, from, header, Packet::from(answer));
+                self.send_at(at, from, header, Packet::from(answer), None);
             }
             Peer::Consumer | Peer::Producer { .. } => {}
         }
     }
 
-    fn send_at(&mut self, at: Instant, to: End, header: LpHeader, packet: Packet) {
+    fn send_at(
+        &mut self,
+        at: Instant,
+        to: End,
+        header: LpHeader,
+        packet: Packet,
+        announcement: Option<Packet>,
+    ) {
         self.packets += 1;
-        self.in_flight.insert((at, self.packets), (to, header, packet));
+        let packet = InFlight { header, packet, announcement };
+        self.in_flight.insert((at, self.packets), (to, packet));
     }
 }

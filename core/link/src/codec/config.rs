@@ -67,6 +67,9 @@ pub struct CodecConfig {
     /// Whether a received IncomingFaceId is passed on. A consumer that asked its router for local
     /// fields needs it. A router has no use for the face numbers of its neighbour.
     pub keep_incoming_face: bool,
+    /// Whether a received PrefixAnnouncement is passed on, see
+    /// [`Received::Announced`](crate::Received::Announced). Only routers use it.
+    pub announcements: bool,
     /// Maximum number of packets in reassembly. Beyond it, the packet that has been idle longest is
     /// dropped.
     pub partials_max: usize,

@@ -119,6 +119,22 @@ impl Encoder {
         self.ndnlp.encode(context, reliability, &mut header, packet, push)
     }
 
+    /// See [`NdnlpEncoder::encode_announced`]. hICN packets carry no announcements.
+    pub(crate) fn encode_announced(
+        &mut self,
+        config: &CodecConfig,
+        mut header: LpHeader,
+        packet_and_announcement: (&Packet, &Packet),
+        push: impl FnMut(Frame),
+    ) -> Result<u64, LinkDrop> {
+        match config.format {
+            PacketFormat::Ndnlp => {
+                self.ndnlp.encode_announced(config, &mut header, packet_and_announcement, push)
+            }
+            PacketFormat::Hicn(_) => Err(LinkDrop::HicnNoForm),
+        }
+    }
+
     pub(crate) fn encode_signal(
         config: &CodecConfig,
         signal: HopSignal,

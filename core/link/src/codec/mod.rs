@@ -14,4 +14,4 @@ pub(crate) use context::CodecContext;
 pub(crate) use encoder::{Encoder, Mode};
 pub(crate) use hicn::Hicn;
 pub(crate) use ndnlp::{Decoder, Reliability};
-pub use received::Received;
+pub use received::{AnnouncedData, Received};

@@ -1,8 +1,21 @@
+use alloc::boxed::Box;
+
 use weir_base::Packet;
 use weir_wire::RunOffer;
 use weir_wire::lp::{HopSignal, LpHeader};
 
 use crate::counters::LinkDrop;
+
+/// Data that came with a PrefixAnnouncement.
+#[derive(Clone, Debug)]
+pub struct AnnouncedData {
+    /// As for [`Received::Packet`].
+    pub header: LpHeader,
+    /// The Data TLV.
+    pub packet: Packet,
+    /// The announcement, a Data TLV: a copy, of which only type and length were checked.
+    pub announcement: Packet,
+}
 
 /// The result of one received frame.
 #[derive(Clone, Debug)]
@@ -17,6 +30,9 @@ pub enum Received {
         /// The Interest or Data TLV. It is a slice of the frame if the packet was not fragmented.
         packet: Packet,
     },
+    /// Data with a prefix announcement. Only with
+    /// [`announcements`](super::CodecConfig::announcements); otherwise the link ignores the field.
+    Announced(Box<AnnouncedData>),
     /// A whole Interest that shaping has delayed, or has refused with a Nack. Check
     /// [`Link::take_released`](crate::Link::take_released), and whether the egress has frames now.
     Delayed,

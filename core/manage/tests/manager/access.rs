@@ -3,8 +3,8 @@
 use weir_base::FaceId;
 use weir_manage::commands::{Command, Scope};
 use weir_manage::{
-    AccessPolicy, AnchorLookup, ControlParameters, FaceScope, ManagerConfig, PREFIX_COMPONENTS_MAX,
-    Sender, face_flags,
+    AnchorLookup, ControlParameters, FaceScope, ManagerConfig, PREFIX_COMPONENTS_MAX, Sender,
+    face_flags,
 };
 use weir_security::{
     DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier, VerifyError, sha256,
@@ -15,14 +15,14 @@ use crate::harness::{CLIENT, Harness, PEER, UNIX_MS, body, face, name, parameter
 
 /// A keyed digest, which is enough to distinguish right and wrong signatures here.
 #[derive(Clone)]
-struct Key {
+pub(crate) struct Key {
     name: &'static str,
     secret: &'static [u8],
 }
 
-const OPERATOR: Key = Key { name: "/operator/KEY/1", secret: b"operator" };
-const STRANGER: Key = Key { name: "/stranger/KEY/1", secret: b"stranger" };
-const FORGER: Key = Key { name: "/operator/KEY/1", secret: b"guess" };
+pub(crate) const OPERATOR: Key = Key { name: "/operator/KEY/1", secret: b"operator" };
+pub(crate) const STRANGER: Key = Key { name: "/stranger/KEY/1", secret: b"stranger" };
+pub(crate) const FORGER: Key = Key { name: "/operator/KEY/1", secret: b"guess" };
 
 impl Key {
     fn value(&self, portions: &[&[u8]]) -> Vec<u8> {
@@ -56,7 +56,7 @@ impl Verifier for Key {
     }
 }
 
-struct Operator;
+pub(crate) struct Operator;
 
 impl AnchorLookup for Operator {
     fn verifier(&self, locator: KeyLocatorView<'_>, _: u64) -> Option<&dyn Verifier> {
@@ -70,7 +70,7 @@ impl AnchorLookup for Operator {
 fn anchored() -> Harness {
     Harness::with_config(ManagerConfig {
         local_registration: false,
-        announcements: AccessPolicy::Anchors,
+        announcement_anchors: Some(Box::new(Operator)),
         anchors: Some(Box::new(Operator)),
         localhop: true,
         ..ManagerConfig::default()
@@ -328,16 +328,25 @@ fn default_routes_receive_no_commands() {
     assert_eq!(harness.fib(), ["/ 256:0", "/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
 }
 
-fn announcement(prefix: &Name, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
-    let mut name = prefix.clone();
-    name.append_keyword(b"PA").append_version(1).append_segment(0);
+pub(crate) fn announcement(prefix: &Name, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
     let mut content = tlv::Writer::new();
     content.nni(109, expiration_ms);
+    announcement_with(prefix, content, signer)
+}
+
+/// An announcement with this content.
+pub(crate) fn announcement_with(
+    prefix: &Name,
+    content: tlv::Writer,
+    signer: &dyn Signer,
+) -> Vec<u8> {
+    let mut name = prefix.clone();
+    name.append_keyword(b"PA").append_version(1).append_segment(0);
     let data = weir_wire::Data::new(name).content_type(5).content(content.into_vec());
     weir_security::sign_data(&data, signer).unwrap()
 }
 
-fn announce(announcement: &[u8]) -> Vec<u8> {
+pub(crate) fn announce(announcement: &[u8]) -> Vec<u8> {
     let interest = Interest::new(name("/localhost/nfd/rib/announce")).nonce(1);
     interest.application_parameters(announcement).encode()
 }
@@ -369,8 +378,7 @@ fn announces_prefixes() {
 #[test]
 fn announcements_of_unknown_signers() {
     let mut harness = Harness::with_config(ManagerConfig {
-        announcements: AccessPolicy::Anchors,
-        anchors: Some(Box::new(Operator)),
+        announcement_anchors: Some(Box::new(Operator)),
         ..ManagerConfig::default()
     });
     for (signer, expected) in

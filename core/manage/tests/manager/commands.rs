@@ -561,7 +561,7 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &with).1, Some(with.clone()));
 
     // NFD's strategies with NFD's versions. Some have parameters.
-    for (word, version) in [("asf", 5), ("random", 1), ("access", 1)] {
+    for (word, version) in [("asf", 5), ("random", 1), ("access", 1), ("self-learning", 1)] {
         let full = format!("{base}/{word}/v={version}");
         let (code, instance, _, actions) = choose("/s", &format!("{base}/{word}"));
         assert_eq!((code, instance, actions), (200, Some(full.clone()), 1));
@@ -578,7 +578,7 @@ fn chooses_strategies() {
     assert_eq!(choose("/s", &format!("{base}/asf/v=6")).2, "Strategy not registered");
     assert_eq!(choose("/s", &format!("{base}/asf/v=5/probing-interval~500")).0, 409);
 
-    assert_eq!(choose("/s", &format!("{base}/self-learning")).0, 404);
+    assert_eq!(choose("/s", &format!("{base}/self-learned")).0, 404);
     assert_eq!(choose("/s", &format!("{base}/multicast/v=6")).2, "Strategy not registered");
     assert_eq!(choose("/s", "/").0, 404);
     let (code, _, text, _) = choose("/s", &format!("{base}/multicast/v=4"));

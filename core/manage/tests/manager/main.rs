@@ -5,5 +5,6 @@ mod commands;
 mod datasets;
 mod harness;
 mod hicn;
+mod learning;
 mod readvertise;
 mod robustness;

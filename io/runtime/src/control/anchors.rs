@@ -1,4 +1,4 @@
-//! The configured trust anchors, for commands from other hosts.
+//! The configured trust anchors, for commands from other hosts and for prefix announcements.
 
 use weir_manage::AnchorLookup;
 use weir_security::Verifier;
@@ -6,7 +6,7 @@ use weir_wire::KeyLocatorView;
 
 use crate::config::TrustAnchor;
 
-/// Certificates whose keys may sign management commands.
+/// Certificates whose keys may sign management commands, or prefix announcements.
 pub(super) struct Anchors(pub(super) Vec<TrustAnchor>);
 
 impl AnchorLookup for Anchors {

@@ -5,6 +5,7 @@ use std::mem;
 
 use weir_base::{Instant, Packet};
 use weir_face::unix_time_ms;
+use weir_forward::Event;
 use weir_manage::{
     Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData,
     Sender,
@@ -31,6 +32,11 @@ impl Management {
 
     pub(super) fn counters(&self) -> FaceCounters {
         self.counters
+    }
+
+    /// Prefix announcements of neighbours that made no route.
+    pub(super) fn announcements_refused(&self) -> u64 {
+        self.manager.stats().announcements_refused
     }
 
     /// Counts a packet that the router receives from the manager.
@@ -72,6 +78,7 @@ impl Management {
                     self.push(ManagerInput::Interest { ingress, sender, packet });
                 }
             }
+            InternalPacket::Learning(event) => self.inputs.extend(learning_input(event)),
             InternalPacket::HicnControl { message, .. } => {
                 self.push(ManagerInput::HicnControl { ingress, message });
             }
@@ -109,5 +116,17 @@ impl Management {
 
     pub(super) fn take_hicn_answers(&mut self) -> Vec<HicnAnswer> {
         mem::take(&mut self.outbox.hicn_answers)
+    }
+}
+
+/// The manager's input for a report of strategy self-learning.
+fn learning_input(event: Event) -> Option<ManagerInput> {
+    match event {
+        Event::Announced { face, announcement } => {
+            Some(ManagerInput::Announced { face, announcement })
+        }
+        Event::RouteRefused { face, name } => Some(ManagerInput::RouteRefused { face, name }),
+        Event::AnnouncementNeeded { prefix } => Some(ManagerInput::AnnouncementNeeded { prefix }),
+        _ => None,
     }
 }

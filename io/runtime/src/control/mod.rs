@@ -228,8 +228,11 @@ impl Control {
                 }
                 None
             }
-            // Worker threads report misses through their own queue.
-            Event::Missed { .. } => None,
+            // Worker threads report these through queues of their own.
+            Event::Missed { .. }
+            | Event::Announced { .. }
+            | Event::RouteRefused { .. }
+            | Event::AnnouncementNeeded { .. } => None,
         };
         self.management.extend(answer);
     }
@@ -242,8 +245,10 @@ impl Control {
         let disks = self.disks.as_ref();
         let failed_handshakes = self.acceptor.failed_handshakes();
         let done = self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks);
+        let refused = self.management.announcements_refused();
         let done = done.map(|(requester, mut snapshot)| {
             snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
+            snapshot.add_runtime_drop("announcement-refused", refused);
             (requester, snapshot)
         });
         match done {
@@ -336,6 +341,12 @@ impl Control {
                 });
             }
             Action::SetStrategy { prefix, strategy } => self.set_strategy(&prefix, strategy),
+            Action::SetAnnouncement { prefix, announcement } => {
+                self.workers.send_all_shards(|| {
+                    let (prefix, announcement) = (prefix.clone(), announcement.clone());
+                    Command::SetAnnouncement { prefix, announcement }
+                });
+            }
             Action::ConfigureStore(settings) => {
                 self.store.configure(&settings);
                 self.contents.set_capacity(settings.capacity_bytes);

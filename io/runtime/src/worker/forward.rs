@@ -4,7 +4,7 @@
 
 use std::mem;
 
-use weir_base::{FaceId, Instant};
+use weir_base::{FaceId, Instant, Packet};
 use weir_forward::{Command, Event, OutPacket};
 use weir_wire::HopSignal;
 
@@ -47,6 +47,9 @@ impl Worker {
     }
 
     fn deliver_packets(&mut self, now: Instant) {
+        if !self.shard.outbox.announcements.is_empty() {
+            return self.deliver_with_announcements(now);
+        }
         let mut packets = mem::take(&mut self.shard.outbox.packets);
         for out in packets.drain(..) {
             self.deliver_packet(now, out);
@@ -54,6 +57,40 @@ impl Worker {
         self.shard.outbox.packets = packets;
         if self.faces.has_much_unsent() {
             self.flush(now);
+        }
+    }
+
+    /// [`Self::deliver_packets`] when some Data leaves with a prefix announcement.
+    #[cold]
+    #[inline(never)]
+    fn deliver_with_announcements(&mut self, now: Instant) {
+        let mut announcements = mem::take(&mut self.shard.outbox.announcements);
+        announcements.sort_by_key(|(position, _)| *position);
+        let mut announcements = announcements.into_iter().peekable();
+        let packets = mem::take(&mut self.shard.outbox.packets);
+        for (position, out) in packets.into_iter().enumerate() {
+            match announcements.next_if(|(announced, _)| *announced == position) {
+                None => self.deliver_packet(now, out),
+                Some((_, announcement)) => self.deliver_announced(now, out, announcement),
+            }
+        }
+        if self.faces.has_much_unsent() {
+            self.flush(now);
+        }
+    }
+
+    /// Delivers Data with a prefix announcement to its face.
+    #[cold]
+    pub(super) fn deliver_announced(&mut self, now: Instant, out: OutPacket, announcement: Packet) {
+        if let Some(slot) = self.faces.table().slot_of(out.face) {
+            return self.faces.enqueue_announced(now, slot, out, &announcement);
+        }
+        match &mut self.siblings {
+            Some(siblings) if let Some(owner) = siblings.owner_of(out.face) => {
+                let crossing = RingMessage::OutAnnounced(Box::new((out, announcement)));
+                siblings.rings.push(owner, crossing, &mut self.pool);
+            }
+            _ => self.stats.counters.face_gone += 1,
         }
     }
 
@@ -134,15 +171,32 @@ impl Worker {
         if self.shard.outbox.events.iter().any(is_flushed) {
             self.report_disks(now);
         }
-        for event in self.shard.outbox.events.drain(..) {
+        let mut events = mem::take(&mut self.shard.outbox.events);
+        for event in events.drain(..) {
             match event {
                 // Remote hosts cause misses, so their queue is bounded.
                 Event::Missed { ingress, is_local, object } => {
                     self.control.send_miss(Miss { ingress, is_local, object });
                 }
+                // Remote hosts cause these as well.
+                Event::Announced { .. } | Event::RouteRefused { .. } => {
+                    let internal = InternalPacket::Learning(event);
+                    if !self.control.send_internal(internal) {
+                        self.stats.counters.management_overflow += 1;
+                    }
+                }
+                Event::AnnouncementNeeded { prefix } => {
+                    let event = Event::AnnouncementNeeded { prefix: prefix.clone() };
+                    if !self.control.send_internal(InternalPacket::Learning(event)) {
+                        // The Data that waits leaves without an announcement.
+                        self.stats.counters.management_overflow += 1;
+                        self.shard.command(Command::SetAnnouncement { prefix, announcement: None });
+                    }
+                }
                 event => self.control.send(ToControl::Event { worker: self.index, event }),
             }
         }
+        self.shard.outbox.events = events;
     }
 
     /// Sends the control thread the statistics of the shard's disks.

@@ -4,10 +4,10 @@ use std::mem;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Datagram, UdpPath};
-use weir_forward::{Command, Input};
+use weir_forward::{AnnouncedPacket, Command, Input};
 use weir_hicn::HicnView;
 use weir_hicn::control::{ControlView, MessageKind};
-use weir_link::{PacketFormat, Received};
+use weir_link::{AnnouncedData, PacketFormat, Received};
 use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::Worker;
@@ -134,6 +134,7 @@ impl Worker {
         self.faces.note_received(slot, &received);
         match received {
             Received::Packet { header, packet } => self.dispatch(face, header, packet),
+            Received::Announced(data) => self.dispatch_announced(face, *data),
             Received::Run => return self.receive_run(now, slot),
             Received::Signal(signal) => self.dispatch_signal(face, signal),
             Received::Control(message) => {
@@ -167,6 +168,22 @@ impl Worker {
             return;
         }
         self.shard.push(Input::Packet { face, header, packet });
+    }
+
+    /// Passes Data with a prefix announcement to this thread's shard or to another's.
+    #[cold]
+    fn dispatch_announced(&mut self, face: FaceId, data: AnnouncedData) {
+        let AnnouncedData { header, packet, announcement } = data;
+        let siblings = self.siblings.as_ref();
+        let shard = siblings.and_then(|siblings| siblings.shard_of(&header, &packet));
+        let announced = Box::new(AnnouncedPacket { face, header, packet, announcement });
+        match (shard, &mut self.siblings) {
+            (Some(shard), Some(siblings)) => {
+                let crossing = RingMessage::InAnnounced(announced);
+                siblings.rings.push(shard, crossing, &mut self.pool);
+            }
+            _ => self.shard.push(Input::Announced(announced)),
+        }
     }
 
     /// A neighbour's signal concerns every shard.
@@ -243,6 +260,13 @@ impl Worker {
             match crossing {
                 RingMessage::In { face, header, packet } => {
                     self.shard.push(Input::Packet { face, header, packet });
+                }
+                RingMessage::InAnnounced(announced) => {
+                    self.shard.push(Input::Announced(announced));
+                }
+                RingMessage::OutAnnounced(crossing) => {
+                    let (out, announcement) = *crossing;
+                    self.deliver_announced(now, out, announcement);
                 }
                 RingMessage::Shard { from, message } => {
                     self.shard.push(Input::Shard { from, message });

@@ -421,7 +421,12 @@ impl Network {
                 links.send_signal(end, signal, timeline);
             }
         }
+        let mut announcements_needed = Vec::new();
         for event in outbox.events.drain(..) {
+            if let RouterEvent::AnnouncementNeeded { prefix } = event {
+                announcements_needed.push(prefix);
+                continue;
+            }
             // The router lacks segments of a large object that an application requests.
             if let RouterEvent::Missed { ingress, object, .. } = event
                 && let Some(control) = control
@@ -431,7 +436,13 @@ impl Network {
                 control.query(node, links.peer(end), object, timeline);
             }
         }
-        Ok(())
+        // A simulated router has no manager, so there are no announcements.
+        announcements_needed.into_iter().try_for_each(|prefix| {
+            self.give_all_shards(node, || {
+                let (prefix, announcement) = (prefix.clone(), None);
+                Input::Command(Command::SetAnnouncement { prefix, announcement })
+            })
+        })
     }
 
     /// Calls an application with its buffered packets, and sends its packets.

@@ -8,7 +8,7 @@ use super::reassembly::{Fragment, HeaderExtras, Reassembly};
 use super::reliability::Reliability;
 use crate::codec::config::CodecConfig;
 use crate::codec::context::CodecContext;
-use crate::codec::received::Received;
+use crate::codec::received::{AnnouncedData, Received};
 use crate::counters::{DropCounters, LinkCounters, LinkDrop};
 use crate::runs::{Expansion, RunsConfig};
 
@@ -53,6 +53,12 @@ impl Decoder {
             let (at, len) = (view.fragment_at, octets.len());
             let header = view.header;
             let packet = frame.slice(at..at + len);
+            if let Some(announcement) = view.prefix_announcement
+                && view.run.is_none()
+            {
+                let announcement = Packet::from(announcement);
+                return deliver_announced(header, extras, (packet, announcement), config, counters);
+            }
             if let Some(fields) = &view.run {
                 return self.expand(fields, &frame, (header, extras, packet), config, counters);
             }
@@ -66,12 +72,19 @@ impl Decoder {
         if !config.reassembly {
             return Err(LinkDrop::ReassemblyOff);
         }
-        let fragment = Fragment { framing: view.framing, header: view.header, extras, octets };
+        let LpView { framing, header, prefix_announcement: announcement, .. } = view;
+        let fragment = Fragment { framing, header, extras, announcement, octets };
         match self.reassembly.accept(now, &fragment, config, pool, &mut counters.drops)? {
             None => Ok(Received::Partial),
             Some(whole) => {
                 counters.reassembled += 1;
-                deliver(whole.header, whole.extras, whole.packet, config, counters)
+                let (header, extras, packet) = (whole.header, whole.extras, whole.packet);
+                match whole.announcement {
+                    None => deliver(header, extras, packet, config, counters),
+                    Some(announcement) => {
+                        deliver_announced(header, extras, (packet, announcement), config, counters)
+                    }
+                }
             }
         }
     }
@@ -188,6 +201,26 @@ fn deliver(
         header.incoming_face = None;
     }
     Ok(Received::Packet { header, packet })
+}
+
+/// [`deliver`] for a packet with a PrefixAnnouncement. Outside of it, so that it costs other
+/// packets nothing.
+#[cold]
+#[inline(never)]
+fn deliver_announced(
+    header: LpHeader,
+    extras: HeaderExtras,
+    (packet, announcement): (Packet, Packet),
+    config: &CodecConfig,
+    counters: &mut LinkCounters,
+) -> Result<Received, LinkDrop> {
+    let received = deliver(header, extras, packet, config, counters)?;
+    Ok(match received {
+        Received::Packet { header, packet } if config.announcements => {
+            Received::Announced(Box::new(AnnouncedData { header, packet, announcement }))
+        }
+        received => received,
+    })
 }
 
 /// The drop reason of a decode error. Rules of the link as a whole have reasons of their own.

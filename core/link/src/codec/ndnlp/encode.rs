@@ -59,6 +59,62 @@ impl NdnlpEncoder {
         Ok(1)
     }
 
+    /// Encodes Data with its prefix announcement, which is of any length. Such frames are rare, so
+    /// they are copies, and reliability does not retransmit them. If the announcement leaves no
+    /// room for the Data, returns [`LinkDrop::TooLargeForMtu`], and nothing has been pushed.
+    pub(in crate::codec) fn encode_announced(
+        &mut self,
+        config: &CodecConfig,
+        header: &mut LpHeader,
+        (packet, announcement): (&Packet, &Packet),
+        mut push: impl FnMut(Frame),
+    ) -> Result<u64, LinkDrop> {
+        if !config.local_fields {
+            header.incoming_face = None;
+            header.next_hop_face = None;
+        }
+        let mtu = config.mtu.min(PACKET_SIZE_MAX);
+        let whole = header.encode_announced(&LpFraming::BARE, announcement, packet);
+        if whole.len() <= mtu {
+            push(Frame::bare(Packet::from(whole)));
+            return Ok(1);
+        }
+        if !config.fragmentation {
+            return Err(LinkDrop::TooLargeForMtu);
+        }
+        // The headers are measured with the largest numbers, so every real header fits.
+        let mut framing = LpFraming {
+            sequence: Some(u64::MAX),
+            frag_index: FRAGMENT_COUNT_MAX - 1,
+            frag_count: FRAGMENT_COUNT_MAX,
+            ..LpFraming::BARE
+        };
+        let (some, rest) = (&packet[..packet.len().min(mtu)], LpHeader::default());
+        let room =
+            |wire_len: usize| mtu.checked_sub(wire_len - some.len()).filter(|&room| room > 0);
+        let first = room(header.encode_announced(&framing, announcement, some).len());
+        let next = room(rest.encode(&framing, &[], Some(some)).len());
+        let (Some(first), Some(next)) = (first.map(|room| room.min(packet.len())), next) else {
+            return Err(LinkDrop::TooLargeForMtu);
+        };
+        framing.frag_count = 1 + (packet.len() - first).div_ceil(next) as u64;
+        if framing.frag_count > FRAGMENT_COUNT_MAX {
+            return Err(LinkDrop::TooLargeForMtu);
+        }
+        let (head, tail) = packet.split_at(first);
+        for (index, octets) in core::iter::once(head).chain(tail.chunks(next)).enumerate() {
+            framing.sequence = Some(self.sequence_next);
+            framing.frag_index = index as u64;
+            self.sequence_next = self.sequence_next.wrapping_add(1);
+            let wire = match index {
+                0 => header.encode_announced(&framing, announcement, octets),
+                _ => rest.encode(&framing, &[], Some(octets)),
+            };
+            push(Frame::bare(Packet::from(wire)));
+        }
+        Ok(framing.frag_count)
+    }
+
     pub(in crate::codec) fn encode_signal(
         config: &CodecConfig,
         signal: HopSignal,

@@ -29,6 +29,8 @@ pub(crate) struct Fragment<'a> {
     pub(crate) framing: LpFraming,
     pub(crate) header: LpHeader,
     pub(crate) extras: HeaderExtras,
+    /// PrefixAnnouncement.
+    pub(crate) announcement: Option<&'a [u8]>,
     pub(crate) octets: &'a [u8],
 }
 
@@ -36,6 +38,7 @@ pub(crate) struct Fragment<'a> {
 pub(crate) struct ReassembledPacket {
     pub(crate) header: LpHeader,
     pub(crate) extras: HeaderExtras,
+    pub(crate) announcement: Option<Packet>,
     pub(crate) packet: Packet,
 }
 
@@ -85,6 +88,8 @@ pub(crate) struct Reassembly {
 struct PartialPacket {
     /// The header of fragment 0, when it has arrived.
     header: Option<(LpHeader, HeaderExtras)>,
+    /// The PrefixAnnouncement of fragment 0.
+    announcement: Option<Packet>,
     /// The marks of all fragments, combined by OR. NFD may mark any fragment, and no mark may be
     /// lost.
     congestion_mark: u64,
@@ -219,6 +224,7 @@ impl Reassembly {
         self.deadlines.push(Instant::FAR_FUTURE);
         self.partials.push(PartialPacket {
             header: None,
+            announcement: None,
             congestion_mark: 0,
             frag_count,
             appended: 0,
@@ -298,6 +304,10 @@ impl PartialPacket {
         self.congestion_mark |= fragment.header.congestion_mark;
         if index == 0 {
             self.header = Some((fragment.header.clone(), fragment.extras));
+            if let Some(announcement) = fragment.announcement {
+                self.announcement = Some(Packet::from(announcement));
+                self.charge += Pool::footprint(announcement.len());
+            }
         }
         // A fragment beyond a gap waits in `early` until the gap is filled.
         if index != self.appended {
@@ -333,6 +343,7 @@ impl PartialPacket {
         keep_spare(spare, self.early);
         let (mut header, extras) = self.header.expect("fragment 0 is among all");
         header.congestion_mark = self.congestion_mark;
-        ReassembledPacket { header, extras, packet: self.buffer.freeze(self.filled) }
+        let (announcement, packet) = (self.announcement, self.buffer.freeze(self.filled));
+        ReassembledPacket { header, extras, announcement, packet }
     }
 }

@@ -31,7 +31,9 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     // Only datagram links fragment packets, and only these lose frames.
     let reliability = defaults.reliability && base.codec.fragmentation;
     let runs = if defaults.runs { RunsConfig::Accept } else { RunsConfig::Off };
-    let codec = CodecConfig { sequence_start: random_u64(), reliability, runs, ..base.codec };
+    let sequence_start = random_u64();
+    let codec =
+        CodecConfig { sequence_start, reliability, runs, announcements: true, ..base.codec };
     LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
 }
 

@@ -10,7 +10,7 @@ use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 use weir_base::HashKey;
 use weir_forward::Command;
-use weir_manage::{ManagerConfig, ManagerInput, StoreSettings};
+use weir_manage::{AnchorLookup, ManagerConfig, ManagerInput, StoreSettings};
 
 use self::sockets::Sockets;
 pub(super) use self::sockets::warn_if_shared;
@@ -29,7 +29,7 @@ use super::store::Store;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64};
 use crate::arena::Preparer;
 use crate::clock::Clock;
-use crate::config::{RuntimeConfig, THREADS_MAX};
+use crate::config::{RuntimeConfig, THREADS_MAX, TrustAnchor};
 use crate::contents::Contents as StoreContents;
 use crate::error::StartError;
 use crate::face_quota::FaceQuota;
@@ -187,10 +187,15 @@ impl Control {
     }
 }
 
+/// `None` without anchors.
+fn lookup(anchors: &[TrustAnchor]) -> Option<Box<dyn AnchorLookup>> {
+    (!anchors.is_empty()).then(|| Box::new(Anchors(anchors.to_vec())) as _)
+}
+
 fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig {
-    let anchors = config.management.trust_anchors.clone();
     ManagerConfig {
-        anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
+        anchors: lookup(&config.management.trust_anchors),
+        announcement_anchors: lookup(&config.management.announcement_anchors),
         local_registration: config.management.local_registration,
         operators: Operators::new(config).describe(),
         localhop: config.management.localhop,

@@ -4,6 +4,7 @@ use std::mem;
 
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{SendStatus, UdpPath};
+use weir_forward::OutPacket;
 use weir_link::LinkDrop;
 use weir_wire::{HopSignal, LpHeader};
 
@@ -51,6 +52,29 @@ impl Faces {
             }
             Err(LinkDrop::TooLargeForMtu) => self.log_too_large(now, slot, len),
             _ => {}
+        }
+    }
+
+    /// Queues Data with its prefix announcement on a face.
+    #[cold]
+    pub(in crate::worker) fn enqueue_announced(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        out: OutPacket,
+        announcement: &Packet,
+    ) {
+        let Some(face) = self.table.at(slot) else { return };
+        if matches!(face.socket, FaceSocket::Down) {
+            face.down_drops += 1;
+            return;
+        }
+        let len = out.packet.len() + announcement.len();
+        self.unsent_bytes += len;
+        // The link counts a refusal.
+        match face.link.enqueue_announced(now, out.header, out.packet, announcement) {
+            Err(LinkDrop::TooLargeForMtu) => self.log_too_large(now, slot, len),
+            _ => self.mark_dirty(slot),
         }
     }
 

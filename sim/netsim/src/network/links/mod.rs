@@ -250,8 +250,8 @@ impl Links {
                 note(TraceKind::Signal, timeline);
                 return Arrival::Signal { node, face, signal };
             }
-            // Links of the simulator do not permit control messages.
-            Received::Idle | Received::Drop(_) | Received::Control(_) => {
+            // Links of the simulator permit neither control messages nor announcements.
+            Received::Idle | Received::Drop(_) | Received::Control(_) | Received::Announced(_) => {
                 note(TraceKind::Refused, timeline);
             }
         }
