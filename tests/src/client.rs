@@ -106,15 +106,16 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Opens a page in a headless Chromium that fetches the object `name` with NDNts, over the WebSocket
-/// `router`, and verifies it with the certificate in a file. Without Chromium, prints a note and
-/// returns `None`. The first line of output is the result. SIGUSR2 closes the page.
+/// Opens a page in a headless Chromium that fetches the object `name` with NDNts, over the
+/// WebSocket `router`, and verifies it with the certificate in a file. Without Chromium, prints a
+/// note and returns `None`. The first line of output is the result. SIGUSR2 closes the page.
 pub fn open_page(host: &Host, router: &str, name: &str, certificate: &Path) -> Option<Process> {
     let is_installed =
         |output: std::io::Result<Output>| output.is_ok_and(|output| output.status.success());
     if !is_installed(Command::new("chromium").arg("--version").output()) {
         eprintln!(
-            "no program `chromium` (Debian's package of that name): NDNts in a browser is NOT tested"
+            "no program `chromium` (Debian's package of that name): NDNts in a browser is NOT \
+             tested"
         );
         return None;
     }

@@ -141,7 +141,8 @@ fn routers_connect_over_websocket() {
     wait_until("the other end is gone", || faces(&far, "wsclient://").is_empty());
 }
 
-/// Writes a certificate for `localhost` as `certificate` and `key`, and that of its authority as `ca`.
+/// Writes a certificate for `localhost` as `certificate` and `key`, and that of its authority as
+/// `ca`.
 fn write_certificate(host: &Host) {
     let mut params = CertificateParams::new(Vec::new()).expect("parameters");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -190,8 +190,8 @@ impl Listener {
         })))
     }
 
-    /// Reads the certificate for TLS again, if its files have changed; `None` if not. After an error,
-    /// new connections get the previous one.
+    /// Reads the certificate for TLS again, if its files have changed; `None` if not. After an
+    /// error, new connections get the previous one.
     pub fn reload_certificate(&mut self) -> Option<Result<(), TlsFileError>> {
         match self {
             Self::WebSocket(listener) => listener.reload_certificate(),

@@ -86,8 +86,8 @@ impl BacklogEstimate {
     }
 }
 
-/// Implements mio's `Source` for a type, by the descriptor of its field `socket` or another field. A
-/// generic type has one parameter.
+/// Implements mio's `Source` for a type, by the descriptor of its field `socket` or another field.
+/// A generic type has one parameter.
 macro_rules! socket_source {
     ($watched:ty) => {
         $crate::socket::socket_source!($watched, socket);

@@ -482,7 +482,8 @@ fn lacks_zone(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
-/// Parses `HOST`, `HOST:PORT` or `HOST:PORT/PATH` of the URI `uri`. The path `/` is the same as none.
+/// Parses `HOST`, `HOST:PORT` or `HOST:PORT/PATH` of the URI `uri`. The path `/` is the same as
+/// none.
 fn parse_tls(text: &str, uri: &str, port_default: Option<u16>) -> Result<FaceUri, FaceUriError> {
     let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
     let (host, port) = split_host_port(authority, uri)?;

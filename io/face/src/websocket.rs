@@ -1,11 +1,12 @@
 //! Packets over WebSocket (RFC 6455), as NDNts in browsers and NFD's WebSocket channel exchange
 //! them: each binary message is one NDNLPv2 packet.
 //!
-//! `frame` decodes and encodes frames, `handshake` upgrades connections from HTTP, and `tls` encrypts
-//! those of `wss://`. The first two use the parser and the frame headers of tungstenite. Its `WebSocket` type is not used. It would keep two
-//! buffers for each idle connection, outside the router's memory limits, and allocate for each
-//! message. Here messages are unmasked and sliced in the block that they were read into. Packets
-//! wait in the link's queue until the socket accepts them.
+//! `frame` decodes and encodes frames, `handshake` upgrades connections from HTTP, and `tls`
+//! encrypts those of `wss://`. The first two use the parser and the frame headers of tungstenite.
+//! Its `WebSocket` type is not used. It would keep two buffers for each idle connection, outside
+//! the router's memory limits, and allocate for each message. Here messages are unmasked and sliced
+//! in the block that they were read into. Packets wait in the link's queue until the socket accepts
+//! them.
 //!
 //! Peers may fragment messages and send pings. A peer that breaks the protocol gets a Close frame
 //! with the reason, and its face closes.

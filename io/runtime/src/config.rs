@@ -174,8 +174,8 @@ pub struct FaceDefaults {
     pub idle_timeout: Duration,
     /// A connection closes when its peer reads nothing for this long while packets wait for it.
     pub stall_timeout: Duration,
-    /// File of authorities (PEM) whose certificates `wss://` peers may have, in addition to those of
-    /// the system.
+    /// File of authorities (PEM) whose certificates `wss://` peers may have, in addition to those
+    /// of the system.
     pub tls_ca: Option<PathBuf>,
 }
 
@@ -229,8 +229,8 @@ pub enum PitTokenChoice {
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port`,
-    /// `ws://host:port`, `wss://host:port/path` or `unix:///path`. Host names are resolved again when
-    /// the face reconnects, and while a UDP peer is silent.
+    /// `ws://host:port`, `wss://host:port/path` or `unix:///path`. Host names are resolved again
+    /// when the face reconnects, and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.
     pub permanent: bool,

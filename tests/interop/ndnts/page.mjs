@@ -19,7 +19,8 @@ async function readVerifier() {
 }
 
 function hex(octets) {
-  return Array.from(new Uint8Array(octets), (octet) => octet.toString(16).padStart(2, "0")).join("");
+  const pair = (octet) => octet.toString(16).padStart(2, "0");
+  return Array.from(new Uint8Array(octets), pair).join("");
 }
 
 async function run() {

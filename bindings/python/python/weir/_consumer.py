@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from ._weir import Octets
 
 Path = str | os.PathLike[str]
-#: The trusted signers, as `_weir` expects them: `anchors`, `allow_unsigned`, `accept_unverified` and
-#: `hicn_key`.
+#: The trusted signers, as `_weir` expects them: `anchors`, `allow_unsigned`, `accept_unverified`
+#: and `hicn_key`.
 Trusted = tuple[list[str], bool, bool, str | None]
 
 

@@ -102,8 +102,8 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The read-only file system `ndn://`. `weir.put` and `weir put` publish.
 
     `storage_options` are those of `weir.Consumer`: `router`, `anchors`, `allow_unsigned`,
-    `accept_unverified`, `hicn_key` and the options of fetches. The latest version of a name is cached for `expiry`
-    seconds. Names with a version refer to that version.
+    `accept_unverified`, `hicn_key` and the options of fetches. The latest version of a name is
+    cached for `expiry` seconds. Names with a version refer to that version.
     """
 
     protocol = "ndn"

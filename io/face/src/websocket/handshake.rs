@@ -1,6 +1,6 @@
-//! From a TCP connection to a WebSocket: the handshake of TLS, if configured, then that of RFC 6455,
-//! section 4. A peer may send packets right after its part of the handshake, so nothing is read
-//! beyond the end of that part.
+//! From a TCP connection to a WebSocket: the handshake of TLS, if configured, then that of RFC
+//! 6455, section 4. A peer may send packets right after its part of the handshake, so nothing is
+//! read beyond the end of that part.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

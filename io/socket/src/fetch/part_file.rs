@@ -44,9 +44,9 @@ use super::sink::{Checksums, FileSink};
 ///    target.
 /// 3. The state file must belong to the same version, or to one with the same content digest, and
 ///    list verified segments (unless [`PartFile::accept_unverified`] is set). Then each listed
-///    segment is read and compared with its checksum. Otherwise the part file is truncated.
-///    This download must accept one of the keys that verified them, unless it has accepted none yet.
-///    It confirms the others later.
+///    segment is read and compared with its checksum. Otherwise the part file is truncated. The
+///    download must also accept one of the keys that verified them, unless it has accepted no key
+///    yet. It confirms the others later.
 /// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
 /// 5. [`save`](Output::save) syncs the data first and replaces the state file then: a power failure
 ///    may lose segments, but the state never lists a lost one.
@@ -127,8 +127,8 @@ pub enum DiscardReason {
     Unverified,
 }
 
-/// Arguments: the path of the target, the version whose segments are discarded, their bytes, and the
-/// reason.
+/// Arguments: the path of the target, the version whose segments are discarded, their bytes, and
+/// the reason.
 type DiscardedCallback = fn(&Path, &Name, u64, DiscardReason);
 
 /// Space that a file system may need for a new file besides its content.
@@ -250,8 +250,8 @@ impl PartFile {
         self.directory.as_deref().expect("opened before")
     }
 
-    /// The state file, if it is for this version or for one with the same content, and this download
-    /// may use its segments.
+    /// The state file, if it is for this version or for one with the same content, and this
+    /// download may use its segments.
     fn load(&self) -> Option<PartState> {
         let mut octets = Vec::new();
         let file = self.directory().open_file(&self.state_name, OFlags::RDONLY, 0).ok()?;
