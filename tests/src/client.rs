@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -105,6 +106,26 @@ impl<'a> Client<'a> {
     }
 }
 
+/// Opens a page in a headless Chromium that fetches the object `name` with NDNts, over the
+/// WebSocket `router`, and verifies it with the certificate in a file. Without Chromium, prints a
+/// note and returns `None`. The first line of output is the result. SIGUSR2 closes the page.
+pub fn open_page(host: &Host, router: &str, name: &str, certificate: &Path) -> Option<Process> {
+    let is_installed =
+        |output: std::io::Result<Output>| output.is_ok_and(|output| output.status.success());
+    if !is_installed(Command::new("chromium").arg("--version").output()) {
+        eprintln!(
+            "no program `chromium` (Debian's package of that name): NDNts in a browser is NOT \
+             tested"
+        );
+        return None;
+    }
+    let installed = installed().join("ndnts");
+    let mut command = host.command(&installed.join("node"));
+    let profile = tempfile::tempdir_in(host.path(".")).expect("a folder").keep();
+    command.arg(installed.join("browser.mjs")).args([router, name]).arg(certificate).arg(profile);
+    Some(Process::start(&format!("a page with {name}"), command))
+}
+
 fn python_script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/python/client.py")
 }
@@ -124,7 +145,7 @@ fn installed() -> &'static Path {
     FOLDER.get_or_init(|| {
         let folder = interop_folder();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/ndnts");
-        for script in ["client.mjs", "keys.mjs"] {
+        for script in ["client.mjs", "keys.mjs", "browser.mjs", "page.mjs"] {
             let target = folder.join("ndnts").join(script);
             let new = target.with_extension(format!("{}", std::process::id()));
             fs::copy(source.join(script), &new)

@@ -19,7 +19,7 @@ pub mod sockets;
 
 pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};
-pub use client::{Client, Library, interop_is_skipped};
+pub use client::{Client, Library, interop_is_skipped, open_page};
 pub use denied::{DeniedCall, is_denial_unavailable, without_calls};
 pub use disk_store::DiskStore;
 pub use host::{Host, random_file, sha256_hex, socket_example, weir_binary};

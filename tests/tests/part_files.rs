@@ -18,7 +18,9 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 use weir_base::Rng;
-use weir_tests::{Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex, weir_binary};
+use weir_tests::{
+    Host, Process, Router, TEST_TIMEOUT, random_file, sha256_hex, wait_until, weir_binary,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -81,11 +83,16 @@ impl Fixture {
     }
 
     fn restart_producer(&mut self) {
+        self.serve(&["source", "/part/file"]);
+    }
+
+    /// Replaces the producer by `weir put` with other words.
+    fn serve(&mut self, words: &[&str]) {
         self.producer.signal(Signal::SIGTERM);
         while self.producer.is_running() {
             thread::sleep(Duration::from_millis(1));
         }
-        self.producer = put(&self.router, "source", "/part/file");
+        (self.producer, _) = self.router.put(words);
     }
 
     fn is_whole(&self, path: &Path) -> bool {
@@ -167,6 +174,41 @@ fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
         std::io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),
     }
+}
+
+/// A download that trusts a key on first use is interrupted. Another one, which trusts another key,
+/// uses nothing that the first one has stored, although the name has the same version.
+#[test]
+fn download_with_other_trust_starts_over() {
+    let mut fixture = Fixture::new(32 * MIB);
+    let forged = random_file(&fixture.host.path("forged"), 32 * MIB, 6);
+    for owner in ["stranger", "owner"] {
+        let file = fixture.host.path(&format!("{owner}.cert"));
+        fixture.router.weir(&["key", "new", "/part", "--default", "--home", owner]).success();
+        let words = ["key", "export", "/part", "--home", owner, "--output", text(&file)];
+        fixture.router.weir(&words).success();
+    }
+    fixture.serve(&["forged", "/part/file", "--version", "7", "--home", "stranger"]);
+    let name = "/part/file/v=7";
+    let target = fixture.target();
+    let part = fixture.host.path("out/.file.weir-part");
+    let slowly = ["--pipeline", "fixed", "--window", "1"];
+    let mut first =
+        fixture.router.spawn(&[&["get", name, "-o", text(&target)][..], &slowly].concat());
+    wait_until("a part is stored", || {
+        fs::metadata(&part).is_ok_and(|found| found.len() >= MIB as u64)
+    });
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.finish().status.code(), Some(143), "it was stopped before the end");
+
+    fixture.serve(&["source", "/part/file", "--version", "7", "--home", "owner"]);
+    fixture.router.weir(&["cs", "erase", "/part"]).success();
+    let words = ["get", name, "-o", text(&target), "--trust-anchor", "owner.cert"];
+    let ended = fixture.router.weir(&words).success();
+    assert!(ended.errors.contains("verified with another key"), "{}", ended.log);
+    assert_ne!(fixture.digest, forged);
+    assert!(fixture.is_whole(&target), "segments of another signer");
+    assert_eq!(fixture.host.list("out"), ["file"]);
 }
 
 #[test]

@@ -186,7 +186,7 @@ impl FileConfig {
                 per_host_max: self.faces.faces_per_host_max,
                 per_network_max: self.faces.faces_per_network_max,
             },
-            listeners: self.faces.listeners(),
+            listeners: self.faces.listeners()?,
             unix_access: self.faces.unix_access()?,
             face_defaults: self.faces.defaults(),
             static_faces: self.static_faces()?,

@@ -13,6 +13,8 @@ use weir_wire::Name;
 
 /// Consumers: whether unsigned content (digest only) is accepted.
 const ALLOW_UNSIGNED: &str = "allow_unsigned";
+/// Consumers: whether content is accepted whose signature cannot be verified.
+const ACCEPT_UNVERIFIED: &str = "accept_unverified";
 /// Consumers: certificate files, separated by colons.
 const ANCHORS: &str = "anchors";
 const BETWEEN_ANCHORS: char = ':';
@@ -166,6 +168,9 @@ impl Options {
             (Role::Consumer(settings), ALLOW_UNSIGNED) => {
                 settings.trust.allow_unsigned = value.parse().map_err(invalid)?;
             }
+            (Role::Consumer(settings), ACCEPT_UNVERIFIED) => {
+                settings.trust.accept_unverified = value.parse().map_err(invalid)?;
+            }
             (Role::Consumer(settings), ANCHORS) => settings.trust.anchors = anchors_from(value)?,
             (Role::Consumer(settings), HICN_KEY) => {
                 settings.trust.hicn_key = hicn_key_from(value)?;
@@ -194,6 +199,9 @@ impl Options {
             (_, ROUTER) => return Ok(self.router.clone().unwrap_or_else(|| DEFAULT.into())),
             (Role::Consumer(settings), ALLOW_UNSIGNED) => {
                 return Ok(settings.trust.allow_unsigned.to_string());
+            }
+            (Role::Consumer(settings), ACCEPT_UNVERIFIED) => {
+                return Ok(settings.trust.accept_unverified.to_string());
             }
             (Role::Consumer(settings), ANCHORS) => {
                 let anchors = settings.trust.anchors.iter().map(|path| path.display().to_string());

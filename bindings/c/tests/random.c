@@ -51,7 +51,7 @@ static const char *any_option(void)
         "retries=0", "retries=x", "lifetime=1ms", "lifetime=20ms", "range=0", "range=1,2",
         "range=99999999999999999999", "sign=digest", "sign=/none", "sign=default", "anchors=",
         "anchors=/dev/null", "anchors=:::", "allow_unsigned=true", "router=default", "router=/none",
-        "hicn_key=", "hicn_key=/dev/null",
+        "hicn_key=", "hicn_key=/dev/null", "accept_unverified=true",
         "router=tcp4://[::1]", "reliable=false", "behind=skip", "input_buffer=64KiB", "=", "==", "",
         "segment_size=1", "segment_size=8kB", "output_buffer=64KiB", "request_wait=1ms",
         "retries", "sign", "range", "router", "signs=manifest", "verify=false", "on_bad=deliver",

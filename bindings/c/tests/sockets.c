@@ -103,6 +103,11 @@ static void errors(void)
     CHECK(set(fd, "allow_unsigned=true") == 0);
     check_get(fd, "/unsigned/a", "hello", 5, 2);
     CHECK(icn_close(fd) == 0);
+    fd = consumer("/unsigned");
+    CHECK(set(fd, "accept_unverified=true") == 0);
+    check_get(fd, "/unsigned/a", "hello", 5, 2);
+    FAILS(set(fd, "accept_unverified=perhaps"), EINVAL);
+    CHECK(icn_close(fd) == 0);
     /* No answer: the router has a route, and the producer does not publish. */
     fd = consumer("/");
     CHECK(set(fd, "lifetime=50ms") == 0);
@@ -144,6 +149,7 @@ static void options(void)
     } while (0)
     OPTION("reliable", "false");
     OPTION("allow_unsigned", "false");
+    OPTION("accept_unverified", "false");
     CHECK(set(fd, "lifetime = 250ms") == 0);
     OPTION("lifetime", "250ms");
     strcpy(value, "lifetime");

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_crypto::{KeyChain, KeyChainError, UserTrust, hicn_verifier};
-use weir_security::Verifier;
 use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision};
+use weir_security::{Verifier, sha256};
 use weir_wire::{DataView, Name};
 
 /// Which signers a consumer trusts.
@@ -15,8 +15,17 @@ pub struct TrustSettings {
     pub anchors: Vec<PathBuf>,
     /// Accepts content that has only a digest.
     pub allow_unsigned: bool,
+    /// Also accepts content whose signature cannot be verified.
+    pub accept_unverified: bool,
     /// A file with the key of an hICN producer. Then only packets signed with it are accepted.
     pub hicn_key: Option<PathBuf>,
+}
+
+impl TrustSettings {
+    /// Whether packets are accepted that anyone can make.
+    pub fn may_be_unverified(&self) -> bool {
+        self.allow_unsigned || self.accept_unverified
+    }
 }
 
 /// The user's trust settings, shared by a fetch and its caller. New signers are remembered after a
@@ -36,8 +45,12 @@ impl SharedTrust {
         if settings.allow_unsigned {
             trust.policy().allow_unsigned();
         }
+        if settings.accept_unverified {
+            trust.policy().accept_unverified();
+        }
         if let Some(path) = &settings.hicn_key {
-            trust.policy().set_hicn_key(read_hicn_key(path)?.into());
+            let (key, digest) = read_hicn_key(path)?;
+            trust.policy().set_hicn_key(key.into(), digest);
         }
         Ok(Self(Arc::new(Mutex::new(trust))))
     }
@@ -55,14 +68,16 @@ impl SharedTrust {
 }
 
 /// Reads the key of an hICN producer: a public key in PEM, an NDN certificate, or the passphrase of
-/// an HMAC key.
+/// an HMAC key. Also returns the digest of the file.
 ///
 /// # Errors
 /// The file cannot be read, or has no such key.
-pub fn read_hicn_key(path: &Path) -> Result<Box<dyn Verifier>, KeyChainError> {
+pub fn read_hicn_key(path: &Path) -> Result<(Box<dyn Verifier>, [u8; 32]), KeyChainError> {
     let path = path.to_owned();
     match std::fs::read(&path) {
-        Ok(octets) => hicn_verifier(&octets).map_err(|source| KeyChainError::Key { path, source }),
+        Ok(octets) => hicn_verifier(&octets)
+            .map(|key| (key, sha256(&[&octets])))
+            .map_err(|source| KeyChainError::Key { path, source }),
         Err(source) => Err(KeyChainError::Io { doing: "read", path, source }),
     }
 }
@@ -80,7 +95,49 @@ impl Trust for SharedTrust {
         self.trust().on_fetched(wanted, packet);
     }
 
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.trust().accepted_keys()
+    }
+
     fn explain(&self, refusal: Refusal) -> String {
         self.trust().explain(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_crypto::KeyType;
+    use weir_security::sign_data;
+    use weir_wire::Data;
+
+    use super::*;
+
+    /// Whether a packet is accepted whose signer serves no certificate.
+    fn accepts_unknown_signer(settings: &TrustSettings) -> bool {
+        let name: Name = "/weir-binding-test/file".parse().unwrap();
+        let keys = std::env::temp_dir().join(format!("weir-binding-{}", std::process::id()));
+        let chain = KeyChain::at(&keys);
+        let key = chain.generate(&name, KeyType::Ecdsa, None).unwrap();
+        let signer = chain.signer(&key.name).unwrap();
+        std::fs::remove_dir_all(&keys).unwrap();
+        let packet = sign_data(&Data::new(name.clone()), &signer).unwrap();
+        let packet = DataView::decode(&packet).unwrap();
+        let mut trust = SharedTrust::new(name, settings).unwrap();
+        loop {
+            match trust.decide(&packet) {
+                TrustDecision::Accept(verifier) => return verifier.accepts_any(),
+                TrustDecision::Fetch { wanted, .. } => trust.on_fetched(wanted, None),
+                TrustDecision::Refuse(_) => return false,
+            }
+        }
+    }
+
+    #[test]
+    fn only_accept_unverified_accepts_unknown_signers() {
+        let mut settings = TrustSettings { allow_unsigned: true, ..TrustSettings::default() };
+        assert!(!accepts_unknown_signer(&settings));
+        settings = TrustSettings { accept_unverified: true, ..TrustSettings::default() };
+        assert!(settings.may_be_unverified());
+        assert!(accepts_unknown_signer(&settings));
     }
 }

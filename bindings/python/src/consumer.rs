@@ -48,6 +48,10 @@ impl Trust for PythonTrust {
         self.0.on_fetched(wanted, packet);
     }
 
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.0.accepted_keys()
+    }
+
     fn explain(&self, Refusal { reason, advice }: Refusal) -> String {
         let step = match advice {
             None => return reason,
@@ -64,18 +68,20 @@ impl Trust for PythonTrust {
             Some(Advice::NameHicnKey) => "; name its key with hicn_key=FILE",
             Some(Advice::ImportCertificate) => {
                 "; if you know the signer, get its certificate and import it with `weir key \
-                 import FILE`"
+                 import FILE`. If the origin does not matter, pass accept_unverified=True"
             }
         };
         reason + step
     }
 }
 
-/// Certificate files, whether unsigned content is accepted, and the file of a key of hICN.
-pub(crate) type Trusted = (Vec<PathBuf>, bool, Option<PathBuf>);
+/// Certificate files, whether unsigned and unverified content is accepted, and the file of a key of
+/// hICN.
+pub(crate) type Trusted = (Vec<PathBuf>, bool, bool, Option<PathBuf>);
 
-pub(crate) fn trust_settings((anchors, allow_unsigned, hicn_key): Trusted) -> TrustSettings {
-    TrustSettings { anchors, allow_unsigned, hicn_key }
+pub(crate) fn trust_settings(trusted: Trusted) -> TrustSettings {
+    let (anchors, allow_unsigned, accept_unverified, hicn_key) = trusted;
+    TrustSettings { anchors, allow_unsigned, accept_unverified, hicn_key }
 }
 
 /// The trust settings for a name.

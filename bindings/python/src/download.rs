@@ -89,14 +89,20 @@ pub(crate) fn download(
     let options = options::for_consumer(Some(options))?;
     let settings = trust_settings(trusted);
     let trust = trust_for(py, &name, &settings)?;
-    let may_be_unverified = settings.allow_unsigned;
+    let may_be_unverified = settings.may_be_unverified();
     let uri = py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?;
-    let target = Some(target_of(name, options.stored));
+    let target = Some(target_of(name.clone(), options.stored));
     let (directory, summary, raised) = (None, None, None);
     let mut file = OneFile { target, path, trust, may_be_unverified, directory, summary, raised };
     let fetch = DownloadOptions { fetch: options.config(), ..DownloadOptions::default() };
     let result = py.detach(|| {
         let mut client = Client::connect(&uri)?;
+        let result = weir_socket::download(&mut client, fetch.clone(), &mut file);
+        if !matches!(file.summary, Some(Err(DownloadError::OtherSigner))) {
+            return result;
+        }
+        // What an earlier attempt has stored was discarded.
+        (file.target, file.summary) = (Some(target_of(name, options.stored)), None);
         weir_socket::download(&mut client, fetch, &mut file)
     });
     if let Some(raised) = file.raised {

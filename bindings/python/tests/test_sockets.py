@@ -320,6 +320,9 @@ def test_failures_say_what_to_do_next():
         with pytest.raises(weir.VerificationError, match="allow_unsigned=True"):
             producer.publish("/t/once/x", b"x").wait()
             weir.get("/t/once/x")
+        assert bytes(weir.get("/t/once/x", accept_unverified=True)) == b"x"
+        consumer = pickle.loads(pickle.dumps(weir.Consumer(accept_unverified=True)))
+        assert bytes(consumer.fetch("/t/once/x").wait()) == b"x"
         pending = producer.publish("/t/once/y", b"y")
         pending.wait()
         with pytest.raises(RuntimeError):

@@ -135,7 +135,7 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
         "hicn+tun" if is_canonical => ("TUN", false),
         "tcp" | "tcp4" | "tcp6" => ("TCP", true),
         // NFD has no outgoing WebSockets.
-        "ws" => ("WebSocket", true),
+        "ws" | "wss" => ("WebSocket", true),
         _ if !is_canonical => return refuse(400, "Non-canonical remote URI"),
         _ => return refuse(406, "Unsupported protocol"),
     };
@@ -207,7 +207,7 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     bad.face_persistency = parameters.face_persistency.filter(|wanted| {
         *wanted != face.persistency
             && match scheme {
-                "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" | "tcp4" | "tcp6" | "ws" => {
+                "udp4" | "udp6" | "hicn+udp4" | "hicn+udp6" | "tcp4" | "tcp6" | "ws" | "wss" => {
                     face_uri::is_multicast(&face.uri)
                 }
                 "unix" | "fd" => *wanted != FacePersistency::OnDemand,

@@ -21,7 +21,10 @@ use crate::tun::TunSocket;
 use crate::udp_format::UdpFormat;
 use crate::udp_peer::UdpPeer;
 use crate::uri::FaceUri;
-use crate::websocket::{Handshake, WebSocketListener, WebSocketSocket};
+use crate::websocket::{
+    Handshake, OpenedWebSocket, TlsFileError, TlsStream, TlsTrust, WebSocketListener,
+    WebSocketSocket,
+};
 
 macro_rules! sockets {
     ($($(#[$doc:meta])* $variant:ident($kind:ty) = $default_link:expr,)+) => {
@@ -131,7 +134,12 @@ sockets! {
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
     /// A WebSocket, with a browser or a router.
     #[allow(private_interfaces, reason = "no caller names the type")]
-    WebSocket(Box<WebSocketSocket>) = |_: &WebSocketSocket| LinkConfig::stream(),
+    WebSocket(Box<WebSocketSocket<StreamSocket>>) =
+        |_: &WebSocketSocket<StreamSocket>| LinkConfig::stream(),
+    /// A WebSocket over TLS.
+    #[allow(private_interfaces, reason = "no caller names the type")]
+    WebSocketTls(Box<WebSocketSocket<TlsStream>>) =
+        |_: &WebSocketSocket<TlsStream>| LinkConfig::stream(),
     /// hICN packets as plain IPv6, over a TUN device.
     #[allow(private_interfaces, reason = "no caller names the type")]
     Tun(Box<TunSocket>) = |tun: &TunSocket| tun.link_config(),
@@ -144,7 +152,7 @@ pub enum Listener {
     Unix(UnixListener),
     /// A TCP address and port.
     Tcp(TcpListener),
-    /// A TCP address and port for WebSockets.
+    /// A TCP address and port for WebSockets, over TLS if it has a certificate.
     WebSocket(WebSocketListener),
 }
 
@@ -182,6 +190,15 @@ impl Listener {
         })))
     }
 
+    /// Reads the certificate for TLS again, if its files have changed; `None` if not. After an
+    /// error, new connections get the previous one.
+    pub fn reload_certificate(&mut self) -> Option<Result<(), TlsFileError>> {
+        match self {
+            Self::WebSocket(listener) => listener.reload_certificate(),
+            Self::Unix(_) | Self::Tcp(_) => None,
+        }
+    }
+
     /// The local address.
     pub fn local_uri(&self) -> FaceUri {
         match self {
@@ -207,6 +224,11 @@ impl Connected {
     /// # Errors
     /// Those of `connect`; Unsupported for a scheme that cannot be connected to.
     pub fn to(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
+        Self::with_trust(remote, timeout, &TlsTrust::default())
+    }
+
+    /// Like [`Self::to`], with the authorities that `wss://` accepts.
+    pub fn with_trust(remote: &FaceUri, timeout: Duration, trust: &TlsTrust) -> io::Result<Self> {
         if let Some((format, peer)) = remote.as_udp() {
             return Ok(Self::Peer(format, peer));
         }
@@ -217,6 +239,10 @@ impl Connected {
         if let FaceUri::WebSocket(peer) = remote {
             let socket = WebSocketSocket::connect(*peer, timeout)?;
             return Ok(Self::Socket(Socket::WebSocket(Box::new(socket))));
+        }
+        if let FaceUri::WebSocketTls { .. } = remote {
+            let socket = WebSocketSocket::connect_tls(remote, trust, timeout)?;
+            return Ok(Self::Socket(Socket::WebSocketTls(Box::new(socket))));
         }
         let stream = match remote {
             FaceUri::Tcp(peer) => StreamSocket::connect_tcp_timeout(*peer, timeout),
@@ -254,7 +280,10 @@ impl Socket {
     /// # Errors
     /// The request was refused, or the connection failed.
     pub fn of_handshake(handshake: Handshake) -> io::Result<Self> {
-        handshake.finish().map(|socket| Self::WebSocket(Box::new(socket)))
+        Ok(match handshake.finish()? {
+            OpenedWebSocket::Plain(socket) => Self::WebSocket(Box::new(socket)),
+            OpenedWebSocket::Tls(socket) => Self::WebSocketTls(Box::new(socket)),
+        })
     }
 
     /// Credentials of the peer, if the kernel knows them: over a Unix listener, or within this
@@ -284,7 +313,11 @@ impl Socket {
     /// Whether a read has left something to send that is in no queue, such as the answer to a Ping.
     /// Then call [`send`](Self::send).
     pub fn has_unsent(&self) -> bool {
-        matches!(self, Self::WebSocket(socket) if socket.has_unsent())
+        match self {
+            Self::WebSocket(socket) => socket.has_unsent(),
+            Self::WebSocketTls(socket) => socket.has_unsent(),
+            _ => false,
+        }
     }
 
     /// Discards pending doorbells. For a caller that knows there is something to read and leaves it
@@ -325,7 +358,8 @@ impl FaceUri {
 
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
-        self.is_datagram() || matches!(self, Self::Tcp(_) | Self::WebSocket(_))
+        self.is_datagram()
+            || matches!(self, Self::Tcp(_) | Self::WebSocket(_) | Self::WebSocketTls { .. })
     }
 
     /// Whether this is the peer of an accepted connection to which nothing can connect. Its face is

@@ -40,7 +40,9 @@ pub use udp_format::UdpFormat;
 pub use udp_path::{LocalAddress, UdpPath, source_toward, udp_local_toward};
 pub use udp_peer::UdpPeer;
 pub use uri::{FaceUri, FaceUriError, ResolveError};
-pub use websocket::{Handshake, WebSocketListener};
+pub use websocket::{
+    CertificateFiles, Handshake, ServerCertificate, TlsFileError, TlsTrust, WebSocketListener,
+};
 
 /// Milliseconds since the Unix epoch, by the system's clock.
 pub fn unix_time_ms() -> u64 {

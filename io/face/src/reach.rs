@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use weir_wire::{Interest, Name};
 
-use crate::uri::{FaceUri, ResolveError};
+use crate::uri::{FaceUri, FaceUriError, ResolveError};
 
 /// Delay before the next attempt starts, unless the previous one has failed (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -40,6 +40,18 @@ impl FaceUri {
         all.truncate(ADDRESSES_MAX);
         let chosen = if all.len() > 1 { first_reachable(&all, at.is_some()) } else { 0 };
         Ok(all.swap_remove(chosen))
+    }
+
+    /// The address of the peer of a `wss://` URI, selected as in [`Self::resolve_reachable`].
+    pub(crate) fn resolve_tls_peer(&self) -> Result<SocketAddr, ResolveError> {
+        let Self::WebSocketTls { host, port, .. } = self else {
+            return Err(FaceUriError::Tls(self.to_string()).into());
+        };
+        if let Some(address) = self.socket_addr() {
+            return Ok(address);
+        }
+        let found = Self::resolve_reachable(&format!("tcp://{host}:{port}"), None)?;
+        found.socket_addr().ok_or_else(|| FaceUriError::Tls(self.to_string()).into())
     }
 
     /// Whether the host of a UDP address reports that no socket listens there, or cannot be

@@ -87,24 +87,25 @@ impl BacklogEstimate {
 }
 
 /// Implements mio's `Source` for a type, by the descriptor of its field `socket` or another field.
+/// A generic type has one parameter.
 macro_rules! socket_source {
     ($watched:ty) => {
         $crate::socket::socket_source!($watched, socket);
     };
-    ($watched:ty, $field:ident) => {
-        impl std::os::fd::AsRawFd for $watched {
+    ($watched:ty, $field:ident $(, $generic:ident: $bound:path)?) => {
+        impl$(<$generic: $bound>)? std::os::fd::AsRawFd for $watched {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
                 std::os::fd::AsRawFd::as_raw_fd(&self.$field)
             }
         }
 
-        impl std::os::fd::AsFd for $watched {
+        impl$(<$generic: $bound>)? std::os::fd::AsFd for $watched {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
                 std::os::fd::AsFd::as_fd(&self.$field)
             }
         }
 
-        impl mio::event::Source for $watched {
+        impl$(<$generic: $bound>)? mio::event::Source for $watched {
             fn register(
                 &mut self,
                 registry: &mio::Registry,

@@ -195,6 +195,16 @@ impl StreamSocket {
         &mut self,
         pool: &mut Pool,
     ) -> io::Result<(Option<ReadBlock>, RecvStatus)> {
+        self.read_block_with(pool, Self::read)
+    }
+
+    /// Like [`Self::read_block`], with bytes from `read`, for a protocol over this connection.
+    #[inline]
+    pub(crate) fn read_block_with(
+        &mut self,
+        pool: &mut Pool,
+        mut read: impl FnMut(&mut Self, &mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<(Option<ReadBlock>, RecvStatus)> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -207,9 +217,9 @@ impl StreamSocket {
             if filled == block.capacity() {
                 break RecvStatus::More;
             }
-            match self.read(&mut block[filled..]) {
+            match read(self, &mut block[filled..]) {
                 Ok(0) => break RecvStatus::Closed,
-                Ok(read) => filled += read,
+                Ok(count) => filled += count,
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break RecvStatus::Drained,
                     io::ErrorKind::Interrupted => {}
@@ -270,6 +280,14 @@ impl StreamSocket {
                 },
             }
         }
+    }
+
+    /// Sends bytes that are in no link with one system call. Returns their number.
+    ///
+    /// # Errors
+    /// WouldBlock if the socket is full; Interrupted; those of the connection.
+    pub(crate) fn write_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.send_vectored_with_flags(pieces, libc::MSG_NOSIGNAL)
     }
 
     /// Reports bytes that were [written](Self::write) to `link`, as part of the backlog.

@@ -12,6 +12,11 @@ pub(crate) const DEVICE_NAME_MAX: usize = libc::IFNAMSIZ - 1;
 const HICN_PORT: u16 = 9695;
 /// The port of NDN over WebSocket.
 const WEBSOCKET_PORT: u16 = 9696;
+/// The port of HTTPS.
+const TLS_PORT: u16 = 443;
+/// Longest host name and path of a `wss://` URI, in bytes.
+const TLS_HOST_MAX: usize = 253;
+const TLS_PATH_MAX: usize = 1024;
 
 /// A face's address in NFD's canonical form: numeric, with a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +60,15 @@ pub enum FaceUri {
     WebSocket(SocketAddr),
     /// `wsclient://192.0.2.1:50000`: the remote end of an accepted WebSocket.
     WebSocketClient(SocketAddr),
+    /// `wss://router.example:443/ws/`: like [`Self::WebSocket`], over TLS. The name stays in the
+    /// address, because the router's certificate must be valid for it.
+    WebSocketTls {
+        /// A host name in lower case, or an IP address.
+        host: String,
+        port: u16,
+        /// Empty, or from the `/` on.
+        path: String,
+    },
 }
 
 /// Why a text is not a canonical FaceUri.
@@ -68,8 +82,8 @@ pub enum FaceUriError {
     NotCanonical(String),
     /// Unknown scheme.
     #[error(
-        "face URI scheme `{0}` is not supported; write udp, tcp, ws or unix, or for hICN packets \
-         hicn+udp or hicn+tun"
+        "face URI scheme `{0}` is not supported; write udp, tcp, ws, wss or unix, or for hICN \
+         packets hicn+udp or hicn+tun"
     )]
     UnsupportedScheme(String),
     /// An address that no peer can have, such as 0.0.0.0, or port 0.
@@ -93,6 +107,12 @@ pub enum FaceUriError {
          such as hicn+tun://hicn0/2001:db8:1::"
     )]
     Locator(String),
+    /// Not the address of a WebSocket over TLS.
+    #[error(
+        "`{0}` is no address for TLS; write wss://HOST or wss://HOST:PORT/PATH, with the name in \
+         the certificate of HOST"
+    )]
+    Tls(String),
     /// A port above 65535.
     #[error("`{0}` has a port beyond 65535")]
     Port(String),
@@ -190,10 +210,17 @@ impl FaceUri {
             Self::UdpDevice { is_v6: true, .. } => "udp6+dev",
             Self::WebSocket(_) => "ws",
             Self::WebSocketClient(_) => "wsclient",
+            Self::WebSocketTls { .. } => "wss",
         }
     }
 
-    /// The IP address and port, if the scheme has them.
+    /// The local end of a listener for WebSockets over TLS.
+    pub(crate) fn websocket_tls(address: SocketAddr) -> Self {
+        let (host, port) = (address.ip().to_string(), address.port());
+        Self::WebSocketTls { host, port, path: String::new() }
+    }
+
+    /// The IP address and port, if the URI has them.
     pub fn socket_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp(address)
@@ -201,6 +228,9 @@ impl FaceUri {
             | Self::Tcp(address)
             | Self::WebSocket(address)
             | Self::WebSocketClient(address) => Some(*address),
+            Self::WebSocketTls { host, port, .. } => {
+                host.parse().ok().map(|ip| SocketAddr::new(ip, *port))
+            }
             _ => None,
         }
     }
@@ -210,6 +240,9 @@ impl FaceUri {
     pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
         match self.socket_addr() {
             Some(address) if address.ip().is_unspecified() || address.port() == 0 => {
+                Err(FaceUriError::NoPeer(text.to_owned()))
+            }
+            None if matches!(self, Self::WebSocketTls { port: 0, .. }) => {
                 Err(FaceUriError::NoPeer(text.to_owned()))
             }
             Some(address) if lacks_zone(&address) => {
@@ -282,6 +315,11 @@ enum ParsedText<'a> {
 
 fn parse_lenient(text: &str) -> Result<ParsedText<'_>, FaceUriError> {
     let (scheme, rest) = split_scheme(text)?;
+    if scheme == "wss" {
+        let uri = parse_tls(rest, text, Some(TLS_PORT))?;
+        uri.check_peer(text)?;
+        return Ok(ParsedText::Whole(uri));
+    }
     let Some(ip) = ip_scheme(scheme) else {
         return text.parse().map(ParsedText::Whole);
     };
@@ -325,6 +363,7 @@ impl FromStr for FaceUri {
             "null" if rest.is_empty() => Ok(Self::Null),
             "dev" if !rest.is_empty() => Ok(Self::Device(rest.to_owned())),
             "hicn+tun" => parse_tun(rest, text),
+            "wss" => parse_tls(rest, text, None),
             "ether" => parse_ether(rest).map(Self::Ether).ok_or_else(malformed),
             "udp4+dev" | "udp6+dev" => {
                 let (device, port) = rest.rsplit_once(':').ok_or_else(malformed)?;
@@ -354,6 +393,10 @@ impl fmt::Display for FaceUri {
             Self::Internal | Self::Null => Ok(()),
             Self::Device(device) | Self::HicnTun { device, locator: None } => f.write_str(device),
             Self::HicnTun { device, locator: Some(locator) } => write!(f, "{device}/{locator}"),
+            Self::WebSocketTls { host, port, path } if host.contains(':') => {
+                write!(f, "[{host}]:{port}{path}")
+            }
+            Self::WebSocketTls { host, port, path } => write!(f, "{host}:{port}{path}"),
             Self::Ether([a, b, c, d, e, g]) => {
                 write!(f, "[{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}]")
             }
@@ -439,6 +482,29 @@ fn lacks_zone(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
+/// Parses `HOST`, `HOST:PORT` or `HOST:PORT/PATH` of the URI `uri`. The path `/` is the same as
+/// none.
+fn parse_tls(text: &str, uri: &str, port_default: Option<u16>) -> Result<FaceUri, FaceUriError> {
+    let (authority, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+    let (host, port) = split_host_port(authority, uri)?;
+    let port = port.or(port_default).ok_or_else(|| FaceUriError::NotCanonical(uri.to_owned()))?;
+    let host = match host.parse::<IpAddr>() {
+        Ok(ip) => ip.to_string(),
+        Err(_) => host.to_ascii_lowercase(),
+    };
+    let is_name = |octet: u8| octet.is_ascii_alphanumeric() || b"-._:".contains(&octet);
+    let is_path = |octet: u8| octet.is_ascii_graphic() && octet != b'#';
+    if host.len() > TLS_HOST_MAX
+        || path.len() > TLS_PATH_MAX
+        || !host.bytes().all(is_name)
+        || !path.bytes().all(is_path)
+    {
+        return Err(FaceUriError::Tls(uri.to_owned()));
+    }
+    let path = if path == "/" { String::new() } else { path.to_owned() };
+    Ok(FaceUri::WebSocketTls { host, port, path })
+}
+
 /// Parses `DEVICE` or `DEVICE/LOCATOR` of the URI `uri`.
 fn parse_tun(text: &str, uri: &str) -> Result<FaceUri, FaceUriError> {
     let (device, locator) = match text.split_once('/') {
@@ -504,6 +570,9 @@ mod tests {
             "udp6+dev://eth0:56363",
             "ws://0.0.0.0:9696",
             "wsclient://192.0.2.1:50000",
+            "wss://router.example:443",
+            "wss://router.example:8443/ws/?a=b",
+            "wss://[2001:db8::1]:443/x",
             "internal://",
             "null://",
         ] {
@@ -574,6 +643,34 @@ mod tests {
             "udp4://1.2.3.4:99999".parse::<FaceUri>(),
             Err(FaceUriError::Port("udp4://1.2.3.4:99999".into()))
         );
+    }
+
+    #[test]
+    fn tls_peers_keep_their_names() {
+        let uri = |text| FaceUri::resolve(text).unwrap().to_string();
+        assert_eq!(uri("wss://Router.Example"), "wss://router.example:443");
+        assert_eq!(uri("wss://router.example:443/"), "wss://router.example:443");
+        assert_eq!(uri("wss://router.example/WS"), "wss://router.example:443/WS");
+        assert_eq!(uri("wss://[2001:DB8::1]/a"), "wss://[2001:db8::1]:443/a");
+        assert!(!FaceUri::has_host_name("wss://router.example"));
+        let text = "wss://router.example/ws";
+        assert_eq!(text.parse::<FaceUri>(), Err(FaceUriError::NotCanonical(text.into())));
+        for text in ["wss://0.0.0.0", "wss://router.example:0/x", "wss://[::]"] {
+            assert_eq!(FaceUri::check(text), Err(FaceUriError::NoPeer(text.into())));
+        }
+        let long = "x".repeat(300);
+        for text in [
+            "wss://a b/".to_owned(),
+            "wss://a/#x".to_owned(),
+            "wss://a/ x".to_owned(),
+            "wss://ä/".to_owned(),
+            "wss://user@a/".to_owned(),
+            "wss:///x".to_owned(),
+            format!("wss://{long}"),
+            format!("wss://a/{}", long.repeat(4)),
+        ] {
+            assert!(FaceUri::check(&text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! Packets over WebSocket (RFC 6455), as NDNts in browsers and NFD's WebSocket channel exchange
 //! them: each binary message is one NDNLPv2 packet.
 //!
-//! `frame` decodes and encodes frames, `handshake` upgrades connections from HTTP. Both use the
-//! parser and the frame headers of tungstenite. Its `WebSocket` type is not used. It would keep two
-//! buffers for each idle connection, outside the router's memory limits, and allocate for each
-//! message. Here messages are unmasked and sliced in the block that they were read into. Packets
-//! wait in the link's queue until the socket accepts them.
+//! `frame` decodes and encodes frames, `handshake` upgrades connections from HTTP, and `tls`
+//! encrypts those of `wss://`. The first two use the parser and the frame headers of tungstenite.
+//! Its `WebSocket` type is not used. It would keep two buffers for each idle connection, outside
+//! the router's memory limits, and allocate for each message. Here messages are unmasked and sliced
+//! in the block that they were read into. Packets wait in the link's queue until the socket accepts
+//! them.
 //!
 //! Peers may fragment messages and send pings. A peer that breaks the protocol gets a Close frame
 //! with the reason, and its face closes.
 
 mod frame;
 mod handshake;
+mod tls;
+mod tls_files;
+mod transport;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -25,13 +29,16 @@ use weir_base::{Packet, Pool};
 use weir_link::Link;
 
 use self::frame::{Decoder, End, Message, encode, encoded_len};
+pub(crate) use self::handshake::OpenedWebSocket;
 pub use self::handshake::{Handshake, WebSocketListener};
+pub(crate) use self::tls::TlsStream;
+pub use self::tls_files::{CertificateFiles, ServerCertificate, TlsFileError, TlsTrust};
+use self::transport::Transport;
 use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus, WebSocketError};
-use crate::stream::StreamSocket;
 use crate::uri::FaceUri;
 
-/// Bytes of frames that one system call sends.
+/// Bytes of frames that are encoded, and over TLS encrypted, at a time.
 const BATCH_BYTES: usize = 64 * 1024;
 /// A browser on a host that lost its network sends no Close frame. The connection closes after
 /// about a minute.
@@ -45,31 +52,32 @@ thread_local! {
     static MESSAGES: RefCell<Vec<Message>> = const { RefCell::new(Vec::new()) };
 }
 
-pub(crate) struct WebSocketSocket {
-    stream: StreamSocket,
+/// The socket of a face, over TCP or TLS.
+pub(crate) struct WebSocketSocket<T: Transport> {
+    stream: T,
     decoder: Decoder,
     /// The rest of a frame that was sent in part. It is in no queue any more.
     unsent: Vec<u8>,
     has_closed: bool,
 }
 
-impl WebSocketSocket {
+impl<T: Transport> WebSocketSocket<T> {
     /// For a connection whose handshake is complete.
-    fn new(stream: StreamSocket, role: Role) -> io::Result<Self> {
-        stream.keep_alive(&KEEPALIVE)?;
+    fn new(stream: T, role: Role) -> io::Result<Self> {
+        stream.tcp().keep_alive(&KEEPALIVE)?;
         Ok(Self { stream, decoder: Decoder::new(role), unsent: Vec::new(), has_closed: false })
     }
 
     pub(crate) fn local_uri(&self) -> &FaceUri {
-        self.stream.local_uri()
+        self.stream.tcp().local_uri()
     }
 
     pub(crate) fn remote_uri(&self) -> &FaceUri {
-        self.stream.remote_uri()
+        self.stream.tcp().remote_uri()
     }
 
     pub(crate) fn is_local(&self) -> bool {
-        self.stream.is_local()
+        self.stream.tcp().is_local()
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
@@ -90,7 +98,7 @@ impl WebSocketSocket {
                 Message::Whole(payload) => octets.slice(payload),
                 Message::Joined(packet) => packet,
             }));
-            self.stream.keep_rest(&octets, decoded.consumed, pool);
+            self.stream.tcp_mut().keep_rest(&octets, decoded.consumed, pool);
             decoded.end
         });
         match end {
@@ -113,7 +121,8 @@ impl WebSocketSocket {
     }
 
     /// Sends the link's queue, as far as the socket accepts it. A packet leaves the queue when the
-    /// first byte of its frame is accepted. At most one frame waits outside of the queue.
+    /// first byte of its frame is accepted. At most one frame waits outside of the queue, over TLS
+    /// one batch.
     pub(crate) fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(0);
         let mut sent_bytes = 0;
@@ -133,17 +142,17 @@ impl WebSocketSocket {
                 Err(error) => break Err(error),
             }
         };
-        self.stream.note_written(sent_bytes as u64, link);
+        self.stream.tcp_mut().note_written(sent_bytes as u64, link);
         result
     }
 
-    /// Whether a part of a frame waits outside of the link's queue.
+    /// Whether a part of a frame, or of TLS, waits outside of the link's queue.
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+        !self.unsent.is_empty() || self.stream.has_unsent()
     }
 
     pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
-        self.stream.tell_backlog(link);
+        self.stream.tcp_mut().tell_backlog(link);
     }
 
     /// Sends the beginning of the link's queue. Returns the number of bytes that the socket has
@@ -186,7 +195,7 @@ impl WebSocketSocket {
             }
             // An idle connection holds no buffer.
             self.unsent = Vec::new();
-            let Some(ping) = self.decoder.take_ping() else { return Ok(true) };
+            let Some(ping) = self.decoder.take_ping() else { return self.stream.flush() };
             let pong = OpCode::Control(Control::Pong);
             encode(&mut self.unsent, self.decoder.role(), pong, [&ping, &[]])?;
         }
@@ -209,7 +218,7 @@ impl WebSocketSocket {
 }
 
 /// The router closes the face.
-impl Drop for WebSocketSocket {
+impl<T: Transport> Drop for WebSocketSocket<T> {
     fn drop(&mut self) {
         self.close(Some(CloseCode::Away), "");
     }
@@ -224,10 +233,10 @@ fn close_code(error: WebSocketError) -> CloseCode {
     }
 }
 
-impl fmt::Debug for WebSocketSocket {
+impl<T: Transport> fmt::Debug for WebSocketSocket<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WebSocketSocket").field("stream", &self.stream).finish_non_exhaustive()
     }
 }
 
-socket_source!(WebSocketSocket, stream);
+socket_source!(WebSocketSocket<T>, stream, T: Transport);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
-use weir_face::{UdpFormat, UnixAccess};
+use weir_face::{CertificateFiles, UdpFormat, UnixAccess};
 use weir_forward::{BusyPolicy, DataSource, Extension, UnsolicitedPolicy};
 use weir_link::{
     DisciplineConfig, LinkConfig, MarkingPolicy, PacketFormat, RunsConfig, ShapingConfig,
@@ -132,6 +132,14 @@ pub enum Listener {
         /// Whether the router refuses to start without this port.
         required: bool,
     },
+    /// A TCP port for browsers, over TLS.
+    WebSocketTls {
+        address: SocketAddr,
+        /// Whether the router refuses to start without this port.
+        required: bool,
+        /// Read again when they change.
+        files: CertificateFiles,
+    },
 }
 
 /// Default settings of faces.
@@ -167,6 +175,9 @@ pub struct FaceDefaults {
     pub idle_timeout: Duration,
     /// A connection closes when its peer reads nothing for this long while packets wait for it.
     pub stall_timeout: Duration,
+    /// File of authorities (PEM) whose certificates `wss://` peers may have, in addition to those
+    /// of the system.
+    pub tls_ca: Option<PathBuf>,
 }
 
 impl Default for FaceDefaults {
@@ -186,6 +197,7 @@ impl Default for FaceDefaults {
             shaping: ShapingConfig::default(),
             idle_timeout: Duration::from_secs(600),
             stall_timeout: Duration::from_secs(60),
+            tls_ca: None,
         }
     }
 }
@@ -218,8 +230,8 @@ pub enum PitTokenChoice {
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port`,
-    /// `ws://host:port` or `unix:///path`. Host names are resolved again when the face reconnects,
-    /// and while a UDP peer is silent.
+    /// `ws://host:port`, `wss://host:port/path` or `unix:///path`. Host names are resolved again
+    /// when the face reconnects, and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is created again when it breaks.
     pub permanent: bool,

@@ -17,11 +17,14 @@ pub enum StartError {
     /// A UDP or TCP address is in use, or does not belong to this host.
     #[error("cannot listen on {scheme}://{address}: {source}; {}", listen_remedy(scheme, source))]
     Listen {
-        /// `udp`, `hicn+udp`, `tcp` or `ws`.
+        /// `udp`, `hicn+udp`, `tcp`, `ws` or `wss`.
         scheme: &'static str,
         address: SocketAddr,
         source: io::Error,
     },
+    /// A certificate or key for TLS cannot be used.
+    #[error("{0}; correct the options of [faces] that begin with `tls_`")]
+    Tls(#[from] weir_face::TlsFileError),
     /// A disk of the content store cannot be used. The error says what to do.
     #[error("{0}")]
     Disk(#[from] weir_disk::OpenError),
@@ -58,6 +61,7 @@ fn listen_remedy(scheme: &str, source: &io::Error) -> String {
     let option = match scheme {
         _ if scheme == UdpFormat::Hicn.scheme() => "hicn_udp in [faces]".to_owned(),
         "ws" => "--websocket ADDR:PORT".to_owned(),
+        "wss" => "websocket_tls in [faces]".to_owned(),
         _ => format!("--{scheme} ADDR:PORT"),
     };
     match source.kind() {

@@ -22,7 +22,7 @@ mod rate_limited_log;
 mod snapshot;
 mod worker;
 
-pub use weir_face::UnixAccess;
+pub use weir_face::{CertificateFiles, UnixAccess};
 pub use weir_link::{ChoiceError, DisciplineConfig, DisciplineKind};
 pub use weir_link::{MarkerKind, MarkingPolicy, ShapingConfig};
 

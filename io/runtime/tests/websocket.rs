@@ -1,8 +1,11 @@
 //! WebSocket faces of a router, with the client of tungstenite in the place of a browser.
 
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use socket2::{Domain, Socket, Type};
 use tungstenite::client::ClientRequestBuilder;
 use tungstenite::{Message, WebSocket};
 use weir_io_fixture::TEST_TIMEOUT;
@@ -12,7 +15,7 @@ use weir_io_fixture::router::{
 };
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
-use weir_runtime::{Listener, RuntimeConfig, Snapshot};
+use weir_runtime::{CertificateFiles, Listener, Runtime, RuntimeConfig, Snapshot};
 
 fn listen(config: &mut RuntimeConfig) {
     let address = "127.0.0.1:0".parse().unwrap();
@@ -176,6 +179,22 @@ fn stalled_handshakes_hold_up_no_page() {
     router.wait_until("all have timed out", |one| drops(one, "handshake-failed") == 300);
 }
 
+/// A host that stalls replaces only its own handshakes.
+#[test]
+fn stalling_host_does_not_disturb_others() {
+    let router = router();
+    let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    other.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+    other.connect(&address_of(&router).into()).unwrap();
+    let other = TcpStream::from(other);
+    other.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    let _stalled: Vec<TcpStream> = (0..300).map(|_| stream_to(&router)).collect();
+    // 64 of the host remain.
+    router.wait_until("most are replaced", |one| drops(one, "handshake-failed") == 236);
+    let uri = format!("ws://{}/", address_of(&router)).parse().unwrap();
+    tungstenite::client(ClientRequestBuilder::new(uri), other).unwrap();
+}
+
 #[test]
 fn requests_without_upgrade_are_refused() {
     let router = router();
@@ -209,12 +228,17 @@ fn foreign_page_on_this_host_is_not_local() {
 #[test]
 fn routers_connect_by_command() {
     let (near, far) = (router(), router());
+    let uri = format!("ws://{}", address_of(&far));
+    exchange_packets(&near, &far, &uri);
+}
+
+/// Creates a face from `near` to `far`, fetches Data, and destroys the face.
+fn exchange_packets(near: &TestRouter, far: &TestRouter, uri: &str) {
     let mut producer = far.unix();
     producer.register("/p");
     let mut operator = near.unix();
-    let uri = format!("ws://{}", address_of(&far));
     let create = ControlParameters {
-        uri: Some(uri.clone()),
+        uri: Some(uri.to_owned()),
         face_persistency: Some(FacePersistency::Persistent),
         ..ControlParameters::default()
     };
@@ -234,4 +258,53 @@ fn routers_connect_by_command() {
     let destroy = ControlParameters { face_id, ..ControlParameters::default() };
     assert_eq!(operator.command(Command::FacesDestroy, &destroy).code, 200);
     far.wait_until("the face is gone", |snapshot| !has_pages(snapshot));
+}
+
+/// Also while the router runs: the certificate is renewed.
+#[test]
+fn routers_connect_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let files = CertificateFiles { certificate: path("tls.pem"), key: path("tls.key") };
+    let issue = |host: &str| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        fs::write(&files.certificate, params.signed_by(&key, &ca).unwrap().pem()).unwrap();
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+    };
+    issue("old.example");
+    fs::write(path("ca.pem"), ca.pem()).unwrap();
+    let far = TestRouter::start_with(|config| {
+        let address = "127.0.0.1:0".parse().unwrap();
+        let files = files.clone();
+        config.listeners.push(Listener::WebSocketTls { address, required: true, files });
+    });
+    let near = TestRouter::start_with(|config| {
+        config.face_defaults.tls_ca = Some(path("ca.pem"));
+    });
+    let listening = far.handle().listening().iter();
+    let address = listening.filter_map(|uri| uri.strip_prefix("wss://127.0.0.1:")).next();
+    let uri = format!("wss://localhost:{}/ws", address.expect("a listener"));
+    let create = ControlParameters { uri: Some(uri.clone()), ..ControlParameters::default() };
+    let refused = near.unix().command(Command::FacesCreate, &create);
+    assert_eq!(refused.code, 504, "{refused:?}");
+    assert!(refused.text.contains("not valid for name"), "{refused:?}");
+
+    issue("localhost");
+    exchange_packets(&near, &far, &uri);
+}
+
+#[test]
+fn unusable_certificate_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("none.pem");
+    let files = CertificateFiles { certificate: path.clone(), key: path };
+    let mut config = weir_io_fixture::router::config(dir.path().join("nfd.sock"));
+    let address = "127.0.0.1:0".parse().unwrap();
+    config.listeners.push(Listener::WebSocketTls { address, required: true, files });
+    let error = Runtime::start(config).unwrap_err().to_string();
+    assert!(error.contains("none.pem") && error.contains("`tls_`"), "{error}");
 }

@@ -66,10 +66,10 @@ enum FaceCommand {
 
 #[derive(clap::Args)]
 struct CreateArgs {
-    /// Address of the other router: udp://HOST[:PORT], tcp://HOST[:PORT] or ws://HOST[:PORT]. The
-    /// default port is 6363, or 9696 for ws. For hICN packets: hicn+udp://HOST[:PORT], or
-    /// hicn+tun://DEVICE[/LOCATOR] over a TUN device, where LOCATOR is the IPv6 /64 that Data
-    /// returns to
+    /// Address of the other router: udp://HOST[:PORT], tcp://HOST[:PORT], ws://HOST[:PORT] or
+    /// wss://HOST[:PORT][/PATH]. The default port is 6363, or 9696 for ws and 443 for wss. For hICN
+    /// packets: hicn+udp://HOST[:PORT], or hicn+tun://DEVICE[/LOCATOR] over a TUN device, where
+    /// LOCATOR is the IPv6 /64 that Data returns to
     uri: String,
     #[command(flatten)]
     settings: Settings,

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
-use weir_security::Verifier;
 use weir_security::trust::Trust;
+use weir_security::{Verifier, sha256};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
@@ -153,7 +153,7 @@ pub(crate) struct Args {
 }
 
 /// The key of an hICN producer.
-fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
+fn read_hicn_key(path: &Path) -> anyhow::Result<(Arc<dyn Verifier>, [u8; 32])> {
     let shown = printable(path.display());
     let octets = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     let key = hicn_verifier(&octets).map_err(|error| {
@@ -162,7 +162,7 @@ fn read_hicn_key(path: &Path) -> anyhow::Result<Arc<dyn Verifier>> {
              public key of an X.509 certificate"
         )
     })?;
-    Ok(key.into())
+    Ok((key.into(), sha256(&[&octets])))
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, clap::ValueEnum)]
@@ -235,7 +235,8 @@ fn user_trust(args: &Args) -> anyhow::Result<UserTrust> {
         trust.policy().accept_unverified();
     }
     if let Some(path) = &args.hicn_key {
-        trust.policy().set_hicn_key(read_hicn_key(path)?);
+        let (key, digest) = read_hicn_key(path)?;
+        trust.policy().set_hicn_key(key, digest);
     }
     Ok(trust)
 }

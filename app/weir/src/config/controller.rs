@@ -172,7 +172,7 @@ fn canonical_uri(uri: &str) -> anyhow::Result<String> {
 fn reachable_uris(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();
-        uri.filter(|uri| !matches!(uri, FaceUri::WebSocket(_)))
+        uri.filter(|uri| !matches!(uri, FaceUri::WebSocket(_) | FaceUri::WebSocketTls { .. }))
             .is_some_and(|uri| uri.socket_addr().is_some() && uri.check_peer("").is_ok())
     };
     listening.iter().filter(is_peer).cloned().collect()

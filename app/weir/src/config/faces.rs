@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_face::UdpFormat;
 use weir_runtime::{
-    DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice, ShapingConfig,
-    UnixAccess,
+    CertificateFiles, DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice,
+    ShapingConfig, UnixAccess,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
@@ -25,6 +26,8 @@ const DEFAULT_PORT: u16 = 6363;
 const HICN_PORT: u16 = 9695;
 /// NDN's port for WebSocket.
 const WEBSOCKET_PORT: u16 = 9696;
+/// The port of HTTPS, for WebSocket over TLS.
+const TLS_PORT: u16 = 443;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
@@ -40,6 +43,11 @@ pub(crate) struct FacesSection {
     pub(crate) hicn_udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "websocket_addresses")]
     pub(crate) websocket: Vec<SocketAddr>,
+    #[serde(deserialize_with = "tls_addresses")]
+    pub(crate) websocket_tls: Vec<SocketAddr>,
+    pub(crate) tls_certificate: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) tls_ca: Option<PathBuf>,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -84,6 +92,10 @@ impl Default for FacesSection {
             tcp: default_addresses(),
             hicn_udp: Vec::new(),
             websocket: Vec::new(),
+            websocket_tls: Vec::new(),
+            tls_certificate: None,
+            tls_key: None,
+            tls_ca: None,
             faces_max: 16384,
             faces_per_host_max: 1024,
             faces_per_network_max: 4096,
@@ -106,7 +118,7 @@ impl Default for FacesSection {
 }
 
 impl FacesSection {
-    pub(super) fn listeners(&self) -> Vec<Listener> {
+    pub(super) fn listeners(&self) -> anyhow::Result<Vec<Listener>> {
         let mut listeners = Vec::new();
         match &self.unix {
             UnixChoice::None => {}
@@ -132,7 +144,31 @@ impl FacesSection {
             let required = required(&self.websocket, &address);
             listeners.push(Listener::WebSocket { address, required });
         }
-        listeners
+        if let Some(files) = self.certificate_files()? {
+            for &address in &self.websocket_tls {
+                let (required, files) = (required(&self.websocket_tls, &address), files.clone());
+                listeners.push(Listener::WebSocketTls { address, required, files });
+            }
+        }
+        Ok(listeners)
+    }
+
+    /// The files of `websocket_tls`, if it has addresses.
+    fn certificate_files(&self) -> anyhow::Result<Option<CertificateFiles>> {
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) if !self.websocket_tls.is_empty() => {
+                Ok(Some(CertificateFiles { certificate: certificate.clone(), key: key.clone() }))
+            }
+            (None, None) if self.websocket_tls.is_empty() => Ok(None),
+            _ if self.websocket_tls.is_empty() => anyhow::bail!(
+                "[faces] has `tls_certificate` or `tls_key`, but nothing listens for TLS; write \
+                 `websocket_tls = [\"0.0.0.0:443\"]`, or remove them"
+            ),
+            _ => anyhow::bail!(
+                "[faces] `websocket_tls` needs both `tls_certificate` and `tls_key`; write the \
+                 paths of two PEM files"
+            ),
+        }
     }
 
     pub(super) fn unix_access(&self) -> anyhow::Result<UnixAccess> {
@@ -156,6 +192,7 @@ impl FacesSection {
             shaping: self.shaping.0,
             idle_timeout: Duration::from_nanos(self.idle_timeout.ns),
             stall_timeout: Duration::from_nanos(self.stall_timeout.ns),
+            tls_ca: self.tls_ca.clone(),
         }
     }
 }
@@ -221,6 +258,10 @@ fn websocket_addresses<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<SocketAddr>, D::Error> {
     addresses(deserializer, WEBSOCKET_PORT)
+}
+
+fn tls_addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<SocketAddr>, D::Error> {
+    addresses(deserializer, TLS_PORT)
 }
 
 fn addresses<'de, D: Deserializer<'de>>(

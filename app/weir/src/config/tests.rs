@@ -223,6 +223,31 @@ fn websocket_listeners_and_faces_reach_the_router() {
 }
 
 #[test]
+fn tls_listeners_need_both_files() {
+    let files = "tls_certificate = \"c.pem\"\ntls_key = \"k.pem\"\n";
+    let text = format!("[faces]\nwebsocket_tls = [\"[::1]\"]\n{files}tls_ca = \"ca.pem\"\n");
+    let config = parse(&text).unwrap().to_runtime().unwrap();
+    let tls = config.listeners.iter().find_map(|listener| match listener {
+        Listener::WebSocketTls { address, required, files } => Some((address, required, files)),
+        _ => None,
+    });
+    let (address, required, files_read) = tls.unwrap();
+    assert_eq!((address.to_string().as_str(), required), ("[::1]:443", &true));
+    assert_eq!((&*files_read.certificate, &*files_read.key), ("c.pem".as_ref(), "k.pem".as_ref()));
+    assert_eq!(config.face_defaults.tls_ca, Some("ca.pem".into()));
+    for (text, expected) in [
+        ("websocket_tls = [\":443\"]\n", "needs both `tls_certificate` and `tls_key`"),
+        ("websocket_tls = [\":443\"]\ntls_key = \"k.pem\"\n", "needs both"),
+        (files, "nothing listens for TLS"),
+        ("tls_key = \"k.pem\"\n", "nothing listens for TLS"),
+    ] {
+        let config = parse(&format!("[faces]\n{text}")).unwrap();
+        let error = config.to_runtime().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn two_lines_declare_a_disk() {
     let text = "[[disk]]\npath = \"/var/lib/weir/store\"\nsize = \"100GiB\"\n";
     let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();

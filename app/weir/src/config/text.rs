@@ -61,6 +61,7 @@ impl FromStr for UriText {
             "tcp4",
             "tcp6",
             "ws",
+            "wss",
             "unix",
             "hicn+udp",
             "hicn+udp4",
@@ -74,8 +75,8 @@ impl FromStr for UriText {
             }
             _ => Err(format!(
                 "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT, \
-                 ws://HOST:PORT, unix:///PATH or, for hICN packets, hicn+udp://HOST:PORT, such as \
-                 \"udp://192.0.2.7:6363\""
+                 ws://HOST:PORT, wss://HOST/PATH, unix:///PATH or, for hICN packets, \
+                 hicn+udp://HOST:PORT, such as \"udp://192.0.2.7:6363\""
             )),
         }
     }

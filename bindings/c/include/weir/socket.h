@@ -77,6 +77,9 @@ int icn_bind(int fd, const struct sockaddr *addr, socklen_t addrlen);
  *   "anchors=FILE:FILE"    consumer: trust only the owners of these certificates, and signers that
  *                          they certify, for names below their own; "": none
  *   "allow_unsigned=true"  consumer: accept content that has only a digest
+ *   "accept_unverified=true"  consumer: also accept content whose signature cannot be verified,
+ *                          such as that of producers that do not serve their certificate. No signer
+ *                          is remembered. Names of anchors and of known signers still need theirs
  *   "hicn_key=FILE"        consumer: accept only packets signed with this key of an hICN producer:
  *                          a public key in PEM, an NDN certificate, or the passphrase of an HMAC
  *                          key; "": none

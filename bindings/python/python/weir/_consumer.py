@@ -16,14 +16,21 @@ if TYPE_CHECKING:
     from ._weir import Octets
 
 Path = str | os.PathLike[str]
-#: The trusted signers, as `_weir` expects them: `anchors`, `allow_unsigned` and `hicn_key`.
-Trusted = tuple[list[str], bool, str | None]
+#: The trusted signers, as `_weir` expects them: `anchors`, `allow_unsigned`, `accept_unverified`
+#: and `hicn_key`.
+Trusted = tuple[list[str], bool, bool, str | None]
 
 
-def trusted_of(anchors: Iterable[Path], allow_unsigned: bool, hicn_key: Path | None) -> Trusted:
+def trusted_of(
+    anchors: Iterable[Path],
+    allow_unsigned: bool,
+    accept_unverified: bool,
+    hicn_key: Path | None,
+) -> Trusted:
     """Returns the arguments of `Consumer` about trusted signers, with paths as strings."""
     files = [os.fspath(path) for path in anchors]
-    return files, allow_unsigned, None if hicn_key is None else os.fspath(hicn_key)
+    key = None if hicn_key is None else os.fspath(hicn_key)
+    return files, allow_unsigned, accept_unverified, key
 
 
 class Quality(NamedTuple):
@@ -158,6 +165,10 @@ class Consumer:
             the router that `weir get` uses.
         anchors: certificate files; if given, only their owners are trusted.
         allow_unsigned: whether content that has only a digest is accepted.
+        accept_unverified: whether content is also accepted whose signature cannot be verified, such
+            as that of producers that do not serve their certificate. Digests and the order of
+            segments are checked, and no signer is remembered. Names of a trust anchor or of a known
+            signer still need its signature.
         hicn_key: a file with the key of an hICN producer: a public key in PEM, an NDN certificate,
             or the passphrase of an HMAC key. Only packets signed with it are accepted.
     """
@@ -169,11 +180,13 @@ class Consumer:
         router: str | None = None,
         anchors: Iterable[Path] = (),
         allow_unsigned: bool = False,
+        accept_unverified: bool = False,
         hicn_key: Path | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         self.prefix = _weir.check_name(prefix)
-        self._given = (self.prefix, router, trusted_of(anchors, allow_unsigned, hicn_key))
+        trusted = trusted_of(anchors, allow_unsigned, accept_unverified, hicn_key)
+        self._given = (self.prefix, router, trusted)
         self._options = dict(options)
         # Report invalid options now.
         self.source(self.prefix)
@@ -234,11 +247,12 @@ def _consumer(
     trusted: Trusted,
     options: ConsumerOptions,
 ) -> Consumer:
-    anchors, allow_unsigned, hicn_key = trusted
+    anchors, allow_unsigned, accept_unverified, hicn_key = trusted
     given: dict[str, Any] = {
         "router": router,
         "anchors": anchors,
         "allow_unsigned": allow_unsigned,
+        "accept_unverified": accept_unverified,
         "hicn_key": hicn_key,
     }
     return Consumer(prefix, **given, **options)

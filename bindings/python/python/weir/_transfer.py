@@ -35,6 +35,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    accept_unverified: bool = False,
     hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> _weir.Buffer: ...
@@ -48,6 +49,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    accept_unverified: bool = False,
     hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> str: ...
@@ -63,6 +65,7 @@ def get(
     router: str | None = None,
     anchors: Iterable[Path] = (),
     allow_unsigned: bool = False,
+    accept_unverified: bool = False,
     hicn_key: Path | None = None,
     **options: Unpack[ConsumerOptions],
 ) -> _weir.Buffer | str:
@@ -76,7 +79,7 @@ def get(
             Without `to`, the bytes are returned as a `Buffer`.
         range: (start, end) in bytes; an end of None is the end of the object.
         timeout: maximum time in seconds.
-        router, anchors, allow_unsigned, hicn_key: as for `Consumer`.
+        router, anchors, allow_unsigned, accept_unverified, hicn_key: as for `Consumer`.
     """
     if to is None:
         if range is not None and len(range) != 2:
@@ -86,6 +89,7 @@ def get(
             router=router,
             anchors=anchors,
             allow_unsigned=allow_unsigned,
+            accept_unverified=accept_unverified,
             hicn_key=hicn_key,
             **options,
         )
@@ -93,7 +97,7 @@ def get(
             return fetch.wait(timeout)
     if range is not None or timeout is not None:
         raise TypeError("range and timeout cannot be combined with to=")
-    where = (router, trusted_of(anchors, allow_unsigned, hicn_key))
+    where = (router, trusted_of(anchors, allow_unsigned, accept_unverified, hicn_key))
     return _get_to(name, os.fspath(to), where, dict(options))
 
 

@@ -34,7 +34,7 @@ class Source:
         name: str,
         prefix: str,
         router: str | None,
-        trusted: tuple[list[str], bool, str | None],
+        trusted: tuple[list[str], bool, bool, str | None],
         options: dict[str, Any],
     ) -> Source: ...
     @property
@@ -150,7 +150,7 @@ def download(
     name: str,
     path: str,
     router: str | None,
-    trusted: tuple[list[str], bool, str | None],
+    trusted: tuple[list[str], bool, bool, str | None],
     options: dict[str, Any],
 ) -> tuple[str, int]: ...
 def consumer_options() -> list[Row]: ...

@@ -102,15 +102,15 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """The read-only file system `ndn://`. `weir.put` and `weir put` publish.
 
     `storage_options` are those of `weir.Consumer`: `router`, `anchors`, `allow_unsigned`,
-    `hicn_key` and the options of fetches. The latest version of a name is cached for `expiry`
-    seconds. Names with a version refer to that version.
+    `accept_unverified`, `hicn_key` and the options of fetches. The latest version of a name is
+    cached for `expiry` seconds. Names with a version refer to that version.
     """
 
     protocol = "ndn"
     root_marker = "/"
 
     def __init__(self, *args: Any, expiry: float = 60, **options: Any) -> None:
-        names = ["router", "anchors", "allow_unsigned", "hicn_key"]
+        names = ["router", "anchors", "allow_unsigned", "accept_unverified", "hicn_key"]
         names += [row[0] for row in _weir.consumer_options()]
         given = {name: options.pop(name) for name in names if name in options}
         super().__init__(*args, **options)

@@ -330,6 +330,8 @@ fn driver_resolves_host_names_of_new_faces() {
         "tcp://router.example",
         "hicn+udp://router.example",
         "ws://router.example:9696",
+        "wss://router.example/ws/",
+        "wss://router.example:443",
     ] {
         let mut harness = Harness::new();
         harness.send(Command::FacesCreate, &create(uri, |_| ()));

@@ -16,7 +16,7 @@ use weir_wire::{DataView, KeyLocatorView, Name, NameView};
 
 use super::{Anchors, KnownSigners, SignerStatus, TrustError, check_validity};
 use crate::certificate::Certificate;
-use crate::digest::{DigestVerifier, UnsignedHicnVerifier};
+use crate::digest::{DigestVerifier, UnsignedHicnVerifier, sha256};
 use crate::sign::{
     SignatureType, Verifier, VerifierFactory, VerifyError, verifier_type, verify_data,
 };
@@ -172,6 +172,12 @@ pub trait Trust {
         let _ = (wanted, packet);
     }
 
+    /// Identifies each key whose packets were accepted so far, if that is known. An interrupted
+    /// download continues only under the trust that it began with.
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        Vec::new()
+    }
+
     /// Explains to the user why a signer is not trusted.
     fn explain(&self, refusal: Refusal) -> String {
         refusal.reason
@@ -214,7 +220,8 @@ pub struct TrustPolicy {
     needs_anchor: bool,
     allows_unsigned: bool,
     accepts_unverified: bool,
-    hicn_key: Option<Arc<dyn Verifier>>,
+    /// With the digest that identifies it.
+    hicn_key: Option<(Arc<dyn Verifier>, [u8; 32])>,
     known: KnownSigners,
     keys: Option<Arc<dyn KeySource>>,
     factory: &'static (dyn VerifierFactory + Sync),
@@ -293,9 +300,28 @@ impl TrustPolicy {
     }
 
     /// Verifies packets of hICN producers with this key alone. hICN's library does not name keys in
-    /// its packets, so the user must.
-    pub fn set_hicn_key(&mut self, key: Arc<dyn Verifier>) {
-        self.hicn_key = Some(key);
+    /// its packets, so the user must. `digest` identifies the key.
+    pub fn set_hicn_key(&mut self, key: Arc<dyn Verifier>, digest: [u8; 32]) {
+        self.hicn_key = Some((key, digest));
+    }
+
+    /// Identifies each key whose packets were accepted so far.
+    pub fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        let keys = self.signers.iter().filter_map(|signer| match signer.basis {
+            TrustBasis::Unsigned | TrustBasis::Unverified => None,
+            TrustBasis::HicnKey => self.hicn_key.as_ref().map(|(_, digest)| *digest),
+            TrustBasis::SharedKey => {
+                signer.name.as_ref().map(|name| sha256(&[b"shared key", name.value()]))
+            }
+            TrustBasis::Anchor
+            | TrustBasis::OwnKey
+            | TrustBasis::KnownKey
+            | TrustBasis::FirstUse => signer.key_digest,
+        });
+        let mut keys: Vec<[u8; 32]> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Decides whether the signer of `data` is trusted. `now_unix_s` is the time in seconds since
@@ -466,7 +492,7 @@ impl TrustPolicy {
         now_unix_s: i64,
     ) -> Result<Arc<dyn Verifier>, Unresolved> {
         let name = data.name;
-        if let Some(key) = self.hicn_key.clone() {
+        if let Some((key, _)) = self.hicn_key.clone() {
             let basis = TrustBasis::HicnKey;
             let signer = TrustedSigner { name: None, key_digest: None, basis };
             if !self.signers.contains(&signer) {

@@ -101,6 +101,10 @@ impl Trust for UserTrust {
     fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         self.policy.on_fetched(wanted, packet);
     }
+
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.policy.accepted_keys()
+    }
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
-//! From a TCP connection to a WebSocket: the handshake of RFC 6455, section 4. A peer may send
-//! packets right after its part of the handshake, so nothing is read beyond the end of that part.
+//! From a TCP connection to a WebSocket: the handshake of TLS, if configured, then that of RFC
+//! 6455, section 4. A peer may send packets right after its part of the handshake, so nothing is
+//! read beyond the end of that part.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, recv};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConnection, ServerConnection};
 use tungstenite::client::IntoClientRequest as _;
 use tungstenite::handshake::machine::TryParse as _;
 use tungstenite::handshake::server::{Request, create_response, write_response};
@@ -17,6 +19,9 @@ use tungstenite::http::{HeaderMap, StatusCode, Uri};
 use tungstenite::protocol::Role;
 
 use super::WebSocketSocket;
+use super::tls::TlsStream;
+use super::tls_files::{ServerCertificate, TlsFileError, TlsTrust};
+use super::transport::Transport;
 use crate::listen::{BindError, TcpListener};
 use crate::socket::socket_source;
 use crate::stream::StreamSocket;
@@ -38,17 +43,33 @@ const PROXY_HEADERS: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "
 #[derive(Debug)]
 pub struct WebSocketListener {
     tcp: TcpListener,
+    /// For TLS.
+    certificate: Option<ServerCertificate>,
 }
 
 impl WebSocketListener {
     /// Listens on `address`; port 0 selects any free port. An IPv6 listener accepts no IPv4 peers.
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        TcpListener::bind(address).map(|tcp| Self { tcp })
+        TcpListener::bind(address).map(|tcp| Self { tcp, certificate: None })
     }
 
-    /// The local face address, `ws://…`.
+    /// Like [`Self::bind`], over TLS.
+    pub fn bind_tls(
+        address: SocketAddr,
+        certificate: ServerCertificate,
+    ) -> Result<Self, BindError> {
+        Self::bind(address).map(|listener| Self { certificate: Some(certificate), ..listener })
+    }
+
+    /// The local face address, `ws://…` or `wss://…`.
     pub fn local_uri(&self) -> FaceUri {
-        FaceUri::WebSocket(self.tcp.local_addr())
+        local_uri(self.tcp.local_addr(), self.certificate.is_some())
+    }
+
+    /// Reads the certificate again, if its files have changed; `None` if not. After an error, new
+    /// connections get the previous one.
+    pub(crate) fn reload_certificate(&mut self) -> Option<Result<(), TlsFileError>> {
+        self.certificate.as_mut()?.reload()
     }
 
     /// Accepts the next connection; `None` if there is none.
@@ -57,80 +78,196 @@ impl WebSocketListener {
     /// Those of `accept`. If the process has no file descriptor left, the connection stays in the
     /// backlog: try again later.
     pub(crate) fn accept(&self) -> io::Result<Option<Handshake>> {
-        let stream = self.tcp.accept()?;
-        Ok(stream.map(|stream| Handshake { stream, head: Head::default() }))
+        let Some(tcp) = self.tcp.accept()? else { return Ok(None) };
+        let stream = match &self.certificate {
+            None => Stream::Plain(tcp),
+            Some(certificate) => {
+                let tls = ServerConnection::new(certificate.config()).map_err(io::Error::other)?;
+                Stream::Tls(Box::new(TlsStream::new(tcp, tls.into())))
+            }
+        };
+        Ok(Some(Handshake { stream, head: Head::default() }))
     }
 }
 
 socket_source!(WebSocketListener, tcp);
 
+fn local_uri(address: SocketAddr, is_tls: bool) -> FaceUri {
+    if is_tls { FaceUri::websocket_tls(address) } else { FaceUri::WebSocket(address) }
+}
+
 /// An accepted connection whose request is incomplete. It is readable when it can advance.
 #[derive(Debug)]
 pub struct Handshake {
-    stream: StreamSocket,
+    stream: Stream,
     head: Head,
 }
 
+#[derive(Debug)]
+enum Stream {
+    Plain(StreamSocket),
+    Tls(Box<TlsStream>),
+}
+
+/// A connection whose handshake is complete.
+pub(crate) enum OpenedWebSocket {
+    Plain(WebSocketSocket<StreamSocket>),
+    Tls(WebSocketSocket<TlsStream>),
+}
+
 impl Handshake {
+    /// The peer's address.
+    pub fn peer(&self) -> IpAddr {
+        let tcp = match &self.stream {
+            Stream::Plain(tcp) => tcp,
+            Stream::Tls(tls) => tls.tcp(),
+        };
+        address_of(tcp.remote_uri()).ip()
+    }
+
     /// Whether the whole request has arrived.
     ///
     /// # Errors
     /// The connection failed, or the request is too long. Drop the handshake.
     pub fn read(&mut self) -> io::Result<bool> {
-        self.head.read(&self.stream)
+        match &mut self.stream {
+            Stream::Plain(tcp) => self.head.read(tcp),
+            Stream::Tls(tls) => self.head.read(&mut **tls),
+        }
     }
 
     /// Answers the request, which must be complete.
     ///
     /// # Errors
     /// It requests no WebSocket of version 13; or the connection failed.
-    pub(crate) fn finish(mut self) -> io::Result<WebSocketSocket> {
-        let answer = Request::try_parse(&self.head.octets)
-            .and_then(|parsed| parsed.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof).into()))
-            .and_then(|(_, request)| {
-                let mut answer = Vec::new();
-                write_response(&mut answer, &create_response(&request)?)?;
-                Ok((answer, is_from_this_host(request.headers())))
-            });
-        let (answer, is_from_this_host) = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                let _ = self.stream.write(REFUSAL);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
-            }
-        };
-        write_all(&mut self.stream, &answer)?;
-        let is_local = self.stream.is_local() && is_from_this_host;
-        let [local, remote] = [self.stream.local_uri(), self.stream.remote_uri()].map(address_of);
-        let (local, remote) = (FaceUri::WebSocket(local), FaceUri::WebSocketClient(remote));
-        self.stream.set_ends(local, remote, is_local);
-        WebSocketSocket::new(self.stream, Role::Server)
+    pub(crate) fn finish(self) -> io::Result<OpenedWebSocket> {
+        match self.stream {
+            Stream::Plain(tcp) => answer(tcp, &self.head, false).map(OpenedWebSocket::Plain),
+            Stream::Tls(tls) => answer(*tls, &self.head, true).map(OpenedWebSocket::Tls),
+        }
     }
 }
 
 socket_source!(Handshake, stream);
 
-impl WebSocketSocket {
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Plain(tcp) => tcp.as_fd(),
+            Self::Tls(tls) => tls.as_fd(),
+        }
+    }
+}
+
+impl AsRawFd for Stream {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// Answers the complete request `head`.
+fn answer<T: Transport>(
+    mut stream: T,
+    head: &Head,
+    is_tls: bool,
+) -> io::Result<WebSocketSocket<T>> {
+    let answer = Request::try_parse(&head.octets)
+        .and_then(|parsed| parsed.ok_or(io::Error::from(io::ErrorKind::UnexpectedEof).into()))
+        .and_then(|(_, request)| {
+            let mut answer = Vec::new();
+            write_response(&mut answer, &create_response(&request)?)?;
+            Ok((answer, is_from_this_host(request.headers())))
+        });
+    let (answer, is_from_this_host) = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            let _ = stream.write(REFUSAL);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+        }
+    };
+    write_all(&mut stream, &answer)?;
+    let tcp = stream.tcp_mut();
+    let is_local = tcp.is_local() && is_from_this_host;
+    let [local, remote] = [tcp.local_uri(), tcp.remote_uri()].map(address_of);
+    tcp.set_ends(local_uri(local, is_tls), FaceUri::WebSocketClient(remote), is_local);
+    WebSocketSocket::new(stream, Role::Server)
+}
+
+impl WebSocketSocket<StreamSocket> {
     /// Connects to a router that listens for WebSockets, within `timeout`.
     ///
     /// # Errors
     /// Those of `connect`; TimedOut; InvalidData if the peer answers with something else.
     pub(crate) fn connect(peer: SocketAddr, timeout: Duration) -> io::Result<Self> {
         let until = Instant::now() + timeout;
-        let mut stream = StreamSocket::connect_tcp_timeout(peer, timeout)?;
-        let (request, key) = request_to(peer).map_err(io::Error::other)?;
-        write_all(&mut stream, &request)?;
-        let mut head = Head::default();
-        while !head.read(&stream)? {
-            wait_readable(&stream, until)?;
-        }
-        check_response(&head.octets, &key)
-            .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        let (local, is_local) = (address_of(stream.local_uri()), stream.is_local());
-        let (local, remote) = (FaceUri::WebSocketClient(local), FaceUri::WebSocket(peer));
-        stream.set_ends(local, remote, is_local);
-        Self::new(stream, Role::Client)
+        let stream = StreamSocket::connect_tcp_timeout(peer, timeout)?;
+        // The zone of a link-local address has no meaning for the peer.
+        let url = format!("ws://{}/", SocketAddr::new(peer.ip(), peer.port()));
+        request(stream, &url, FaceUri::WebSocket(peer), until)
     }
+}
+
+impl WebSocketSocket<TlsStream> {
+    /// Connects to the router at `remote`, a [`FaceUri::WebSocketTls`], within `timeout`. Its
+    /// certificate must be valid for the host in the URI.
+    ///
+    /// # Errors
+    /// Those of name resolution and `connect`; TimedOut; InvalidData if the certificate is not
+    /// accepted, or the peer answers with something else.
+    pub(crate) fn connect_tls(
+        remote: &FaceUri,
+        trust: &TlsTrust,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let FaceUri::WebSocketTls { host, path, .. } = remote else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let until = Instant::now() + timeout;
+        let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
+        let peer = remote.resolve_tls_peer().map_err(io::Error::other)?;
+        let left = until.saturating_duration_since(Instant::now());
+        let tcp = StreamSocket::connect_tcp_timeout(peer, left.max(Duration::from_millis(1)))?;
+        let tls = ClientConnection::new(trust.client_config()?, name).map_err(io::Error::other)?;
+        let url = format!("{remote}{}", if path.is_empty() { "/" } else { "" });
+        request(TlsStream::new(tcp, tls.into()), &url, remote.clone(), until)
+            .map_err(explain_refused_certificate)
+    }
+}
+
+/// Requests a WebSocket from the peer of a new connection.
+fn request<T: Transport>(
+    mut stream: T,
+    url: &str,
+    remote: FaceUri,
+    until: Instant,
+) -> io::Result<WebSocketSocket<T>> {
+    let request = url.into_client_request().and_then(client::generate_request);
+    let (request, key) = request.map_err(io::Error::other)?;
+    write_all(&mut stream, &request)?;
+    let mut head = Head::default();
+    while !head.read(&mut stream)? {
+        wait_readable(&stream, until)?;
+    }
+    check_response(&head.octets, &key)
+        .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+    let tcp = stream.tcp_mut();
+    let (local, is_local) = (address_of(tcp.local_uri()), tcp.is_local());
+    tcp.set_ends(FaceUri::WebSocketClient(local), remote, is_local);
+    WebSocketSocket::new(stream, Role::Client)
+}
+
+/// Adds what to do if the router's certificate is not accepted.
+fn explain_refused_certificate(error: io::Error) -> io::Error {
+    let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let remedy = match found {
+        // The second: an authority of that name has another key.
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        )) => "name the file of its authority in `tls_ca` of [faces], if you trust it",
+        Some(rustls::Error::InvalidCertificate(_)) => "the router needs another certificate",
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {remedy}"))
 }
 
 /// The head of an HTTP request or response.
@@ -141,8 +278,7 @@ struct Head {
 
 impl Head {
     /// Reads up to the end of the head. Returns whether it is complete.
-    fn read(&mut self, stream: &StreamSocket) -> io::Result<bool> {
-        let socket = stream.as_raw_fd();
+    fn read(&mut self, stream: &mut impl Transport) -> io::Result<bool> {
         let mut chunk = [0; 1024];
         loop {
             let start = self.octets.len();
@@ -151,12 +287,14 @@ impl Head {
                 let why = format!("an HTTP head of more than {HEAD_BYTES_MAX} bytes");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            match recv(socket, &mut chunk[..room], MsgFlags::MSG_PEEK) {
+            match stream.peek(&mut chunk[..room]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(peeked) => self.octets.extend_from_slice(&chunk[..peeked]),
-                Err(Errno::EAGAIN) => return Ok(false),
-                Err(Errno::EINTR) => continue,
-                Err(errno) => return Err(errno.into()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::Interrupted => continue,
+                    _ => return Err(error),
+                },
             }
             let scanned = start.saturating_sub(HEAD_END.len() - 1);
             let mut windows = self.octets[scanned..].windows(HEAD_END.len());
@@ -164,19 +302,12 @@ impl Head {
             if let Some(end) = end {
                 self.octets.truncate(scanned + end + HEAD_END.len());
             }
-            // The bytes are there, so this returns all of them.
-            recv(socket, &mut chunk[..self.octets.len() - start], MsgFlags::empty())?;
+            stream.skip(self.octets.len() - start)?;
             if end.is_some() {
                 return Ok(true);
             }
         }
     }
-}
-
-fn request_to(peer: SocketAddr) -> tungstenite::Result<(Vec<u8>, String)> {
-    // The zone of a link-local address has no meaning for the peer.
-    let host = SocketAddr::new(peer.ip(), peer.port());
-    client::generate_request(format!("ws://{host}/").into_client_request()?)
 }
 
 /// Checks the answer to a request with this `Sec-WebSocket-Key`.
@@ -222,12 +353,12 @@ fn address_of(uri: &FaceUri) -> SocketAddr {
 }
 
 /// Sends a request or response. The socket is new, so it has room for it.
-fn write_all(stream: &mut StreamSocket, octets: &[u8]) -> io::Result<()> {
+fn write_all(stream: &mut impl Transport, octets: &[u8]) -> io::Result<()> {
     let sent = stream.write(octets)?;
     if sent == octets.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-fn wait_readable(stream: &StreamSocket, until: Instant) -> io::Result<()> {
+fn wait_readable(stream: &impl AsFd, until: Instant) -> io::Result<()> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
         return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));

@@ -20,6 +20,7 @@ pub(super) struct Acceptor {
     listeners: Vec<Listener>,
     again_at: Option<Instant>,
     failures: RateLimitedLog,
+    reload_failures: RateLimitedLog,
     handshakes: Handshakes,
 }
 
@@ -34,7 +35,8 @@ impl Acceptor {
             registry.register(listener, Token(first + index), Interest::READABLE)?;
         }
         let handshakes = Handshakes::new(registry.try_clone()?, first + listeners.len());
-        Ok(Self { listeners, again_at: None, failures: RateLimitedLog::default(), handshakes })
+        let (failures, reload_failures) = (RateLimitedLog::default(), RateLimitedLog::default());
+        Ok(Self { listeners, again_at: None, failures, reload_failures, handshakes })
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -56,6 +58,7 @@ impl Acceptor {
     /// Accepts connections of one listener.
     fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
         let mut sockets = Vec::new();
+        self.reload_certificate(now, index);
         for _ in 0..ACCEPTS_PER_TURN {
             match self.listeners[index].accept() {
                 Ok(Some(Accepted::Socket(socket))) => sockets.push(socket),
@@ -75,6 +78,27 @@ impl Acceptor {
         // Readiness is edge-triggered: connections that wait already raise no further event.
         self.try_again(now);
         sockets
+    }
+
+    /// Lets new connections use a renewed certificate.
+    fn reload_certificate(&mut self, now: Instant, index: usize) {
+        let listener = &mut self.listeners[index];
+        match listener.reload_certificate() {
+            None => {}
+            Some(Ok(())) => {
+                tracing::info!(listener = %listener.local_uri(), "read the changed certificate");
+            }
+            Some(Err(error)) => {
+                if let Some(count) = self.reload_failures.add(now) {
+                    tracing::warn!(
+                        listener = %listener.local_uri(),
+                        %error,
+                        count,
+                        "cannot read the changed certificate; the previous one stays in use"
+                    );
+                }
+            }
+        }
     }
 
     fn try_again(&mut self, at: Instant) {

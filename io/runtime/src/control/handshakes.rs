@@ -1,7 +1,9 @@
 //! WebSocket connections whose request has not arrived. Worker threads get only complete ones.
 //!
-//! A peer that stalls costs one descriptor for [`TIMEOUT_NS`], and at most 8 KiB. With
-//! [`HANDSHAKES_MAX`] such peers, each new connection replaces the oldest.
+//! A peer that stalls costs one descriptor for [`TIMEOUT_NS`], and at most 8 KiB, over TLS 80 KiB.
+//! The number of handshakes is limited for each host and in total. At the limit of a host, a new
+//! connection replaces its oldest one. At the limit of all, it replaces the oldest one of the host
+//! with the most. So a host that stalls disturbs other hosts only if there are many such hosts.
 
 use std::io;
 
@@ -9,10 +11,13 @@ use mio::{Interest, Registry, Token};
 use weir_base::{Instant, NS_PER_S};
 use weir_face::{Handshake, Socket};
 
+use crate::face_quota::Network;
 use crate::rate_limited_log::RateLimitedLog;
 
 /// Maximum number of handshakes in progress.
 const HANDSHAKES_MAX: usize = 256;
+/// Maximum number of one host. Browsers open few at once, but a proxy is one host as well.
+const PER_HOST_MAX: usize = 64;
 /// Timeout of a handshake (NFD, by websocketpp: 5 s).
 const TIMEOUT_NS: u64 = 5 * NS_PER_S;
 
@@ -27,6 +32,7 @@ pub(super) struct Handshakes {
 
 struct PendingHandshake {
     handshake: Handshake,
+    host: Network,
     expires_at: Instant,
 }
 
@@ -47,28 +53,42 @@ impl Handshakes {
 
     /// Waits for the request of an accepted connection.
     pub(super) fn begin(&mut self, now: Instant, mut handshake: Handshake) {
-        let slot = self.free_slot(now);
+        let host = Network::host(handshake.peer());
+        let slot = self.free_slot(now, host);
         let token = Token(self.first + slot);
         if let Err(error) = self.registry.register(&mut handshake, token, Interest::READABLE) {
             return self.note_failed(now, &error);
         }
         let expires_at = now.plus_ns(TIMEOUT_NS);
-        self.slots[slot] = Some(PendingHandshake { handshake, expires_at });
+        self.slots[slot] = Some(PendingHandshake { handshake, host, expires_at });
     }
 
-    fn free_slot(&mut self, now: Instant) -> usize {
-        if let Some(slot) = self.slots.iter().position(Option::is_none) {
+    /// A slot for a handshake of `host`.
+    fn free_slot(&mut self, now: Instant, host: Network) -> usize {
+        let crowded = if self.count_of(host) >= PER_HOST_MAX {
+            host
+        } else if let Some(slot) = self.slots.iter().position(Option::is_none) {
             return slot;
-        }
-        if self.slots.len() < HANDSHAKES_MAX {
+        } else if self.slots.len() < HANDSHAKES_MAX {
             self.slots.push(None);
             return self.slots.len() - 1;
-        }
-        let expiry = |slot: &usize| self.slots[*slot].as_ref().map(|pending| pending.expires_at);
-        let oldest = (0..self.slots.len()).min_by_key(expiry).unwrap_or(0);
+        } else {
+            let hosts = self.slots.iter().flatten().map(|pending| pending.host);
+            hosts.max_by_key(|&host| self.count_of(host)).unwrap_or(host)
+        };
+        let pending = self.slots.iter().enumerate();
+        let pending = pending.filter_map(|(slot, pending)| Some((slot, pending.as_ref()?)));
+        let of_host = pending.filter(|(_, pending)| pending.host == crowded);
+        let oldest = of_host.min_by_key(|(_, pending)| pending.expires_at);
+        let oldest = oldest.map_or(0, |(slot, _)| slot);
         self.slots[oldest] = None;
         self.note_failed(now, &io::Error::other("replaced: too many handshakes are in progress"));
         oldest
+    }
+
+    /// Number of handshakes of `host`.
+    fn count_of(&self, host: Network) -> usize {
+        self.slots.iter().flatten().filter(|pending| pending.host == host).count()
     }
 
     /// Reads from the connection in `slot`. Returns its socket once the request is answered.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_client::{Client, ClientError, ReceivedPacket};
+use weir_security::trust::Trust;
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, NameMapping, PacketId,
     PathId, ReaderMode, SegmentSet, Target, Verdict, VerifyOp,
@@ -42,6 +43,10 @@ struct ObjectState {
     output: Option<Box<dyn Output>>,
     destination: Destination,
     segments_resumed: u64,
+    /// Keys that verified segments of an earlier attempt, and that this one must accept.
+    unconfirmed_keys: Vec<[u8; 32]>,
+    /// Whether this one has accepted such a key, or any key before the output was opened.
+    has_accepted_key: bool,
     has_manifest: bool,
 }
 
@@ -251,7 +256,8 @@ impl Download {
             self.take_verdicts(verified);
             self.take_deliveries()?;
             self.take_events(services)?;
-            self.save_if_due(now, services.durability);
+            self.confirm_keys(services.host.trust(self.id))?;
+            self.save_if_due(now, services);
             if self.inputs.is_empty() && self.bad_packets.verdicts.is_empty() {
                 return Ok(());
             }
@@ -344,9 +350,15 @@ impl Download {
                         .then(|| self.mapping.version_prefix(versioned));
                     let found = Found { metadata, is_stored };
                     let output = services.host.output(self.id, &found);
+                    let mut output = output.map_err(DownloadError::Refused)?;
+                    let keys = services.host.trust(self.id).accepted_keys();
+                    let has_accepted_key = !keys.is_empty();
+                    output.set_keys(keys);
                     self.object = Some(ObjectState {
                         found,
-                        output: Some(output.map_err(DownloadError::Refused)?),
+                        output: Some(output),
+                        unconfirmed_keys: Vec::new(),
+                        has_accepted_key,
                         destination: Destination::Undecided,
                         segments_resumed: 0,
                         has_manifest: false,
@@ -362,11 +374,34 @@ impl Download {
                     self.lookups.start(now, key, packet, trust, &mut self.inputs);
                 }
                 ConsumerEvent::Failed(error) => return Err(error.into()),
-                ConsumerEvent::Done => self.check_short_segment()?,
+                ConsumerEvent::Done => {
+                    self.check_short_segment()?;
+                    self.confirm_keys(services.host.trust(self.id))?;
+                    if self.object.as_ref().is_some_and(|it| !it.unconfirmed_keys.is_empty()) {
+                        return Err(DownloadError::OtherSigner);
+                    }
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Confirms keys that verified the segments of an earlier attempt. Fails if the first key that
+    /// this download accepts is another one.
+    fn confirm_keys(&mut self, trust: &mut dyn Trust) -> Result<(), DownloadError> {
+        let Some(object) = &mut self.object else { return Ok(()) };
+        if object.unconfirmed_keys.is_empty() {
+            return Ok(());
+        }
+        let accepted = trust.accepted_keys();
+        let count = object.unconfirmed_keys.len();
+        object.unconfirmed_keys.retain(|key| !accepted.contains(key));
+        object.has_accepted_key |= object.unconfirmed_keys.len() < count;
+        if accepted.is_empty() || object.has_accepted_key {
+            return Ok(());
+        }
+        Err(DownloadError::OtherSigner)
     }
 
     /// Only the last segment may be shorter than the others.
@@ -403,8 +438,9 @@ impl Download {
                     object.found.metadata.last_segment.map_or(0, |last| last.saturating_add(1));
                 return Ok(());
             }
-            Opened::File { have, segment_size } => {
+            Opened::File { have, segment_size, unconfirmed_keys } => {
                 object.destination = Destination::File(None);
+                object.unconfirmed_keys = unconfirmed_keys;
                 (have, segment_size, ReaderMode::None)
             }
             Opened::Stream(out) => {
@@ -463,12 +499,13 @@ impl Download {
     }
 
     /// Saves the state every few seconds, on another thread, because the file system may be slow.
-    fn save_if_due(&mut self, now: Instant, durability: &DurabilityThread) {
+    fn save_if_due(&mut self, now: Instant, services: &mut DownloadServices<'_>) {
         let is_due = now >= self.saved_at.plus_ns(SAVE_NS);
         let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
-        if let Some(output) = object.and_then(|object| object.output.take()) {
+        if let Some(mut output) = object.and_then(|object| object.output.take()) {
             let have = self.consumer.received().clone();
-            durability.submit(DurabilityTask::Save { serial: self.serial, output, have });
+            output.set_keys(services.host.trust(self.id).accepted_keys());
+            services.durability.submit(DurabilityTask::Save { serial: self.serial, output, have });
         }
     }
 
@@ -503,6 +540,7 @@ impl Download {
     pub(crate) fn close(
         mut self,
         now: Instant,
+        trust: &mut dyn Trust,
     ) -> (Result<Summary, DownloadError>, Option<DurabilityTask>) {
         let serial = self.serial;
         for (&path, summary) in &mut self.by_path {
@@ -512,7 +550,8 @@ impl Download {
         let Some(object) = self.object else {
             return (Err(self.error.expect("a successful download has an object")), None);
         };
-        let output = object.output.expect("it is back");
+        let mut output = object.output.expect("it is back");
+        output.set_keys(trust.accepted_keys());
         // A quick output needs no durability.
         let is_kept = !output.is_quick();
         let (writer, is_opened) = match object.destination {
@@ -521,9 +560,12 @@ impl Download {
             Destination::File(_) | Destination::Reader(_) => (None, true),
         };
         if let Some(error) = self.error {
-            let have = self.consumer.received().clone();
+            let is_discarded = matches!(error, DownloadError::OtherSigner);
+            let received = self.consumer.received();
+            let have = if is_discarded { SegmentSet::new() } else { received.clone() };
             // If an earlier attempt left segments and none is there now, its files stay unchanged.
-            let is_touched = is_opened && (object.segments_resumed == 0 || !have.is_empty());
+            let is_touched =
+                is_opened && (is_discarded || object.segments_resumed == 0 || !have.is_empty());
             let task = DurabilityTask::Cancel { serial, output, writer, have };
             return (Err(error), (is_touched && is_kept).then_some(task));
         }

@@ -335,7 +335,7 @@ impl<'a> Downloads<'a> {
         }
         let (id, octets) = (download.id, download.octets_stored());
         self.granted_segments -= u64::from(download.granted_segments());
-        let (result, task) = download.close(client.now());
+        let (result, task) = download.close(client.now(), self.host.trust(id));
         match task {
             Some(task) => {
                 self.closing.insert(serial, ClosingDownload { id, result, octets });

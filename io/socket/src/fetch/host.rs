@@ -159,6 +159,13 @@ pub enum DownloadError {
         /// Bytes of its Content.
         len: usize,
     },
+    /// Segments that an earlier attempt has stored are signed by keys that this one has not
+    /// accepted.
+    #[error(
+        "the part that an earlier attempt has stored was verified with another key; it has been \
+         discarded, so start the download again"
+    )]
+    OtherSigner,
     #[error("cannot be written: {0}")]
     Store(std::io::Error),
     #[error("interrupted")]

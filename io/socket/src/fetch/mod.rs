@@ -61,5 +61,5 @@ pub use downloads::{DownloadOptions, download};
 pub use host::{DownloadError, DownloadHost, DownloadId, Found, PathSummary, Summary};
 pub use notifier::Notifier;
 pub use output::{MemoryOutput, Opened, Output, OutputError, PacketReader};
-pub use part_file::{PartFile, is_reserved_name};
+pub use part_file::{DiscardReason, PartFile, is_reserved_name};
 pub use sink::FileSink;

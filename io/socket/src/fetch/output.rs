@@ -23,6 +23,12 @@ pub trait Output: Send {
     /// [is quick](Output::is_quick), a pool thread calls it.
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
 
+    /// Sets the [keys](weir_security::trust::Trust::accepted_keys) that have verified packets of
+    /// the object so far. Called before [`Output::open`], and before the segments are saved.
+    fn set_keys(&mut self, keys: Vec<[u8; 32]>) {
+        let _ = keys;
+    }
+
     /// The file for segments, once their size is known.
     fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
         let _ = segment_size;
@@ -81,6 +87,9 @@ pub enum Opened {
         have: SegmentSet,
         /// Bytes of Content in each segment but the last, if known from an earlier attempt.
         segment_size: Option<u64>,
+        /// The keys that verified `have`, except those that were [set](Output::set_keys). Unless
+        /// this download accepts them as well, it must discard `have`.
+        unconfirmed_keys: Vec<[u8; 32]>,
     },
     /// A stream: bytes in order.
     Stream(Box<dyn Write + Send>),

@@ -20,7 +20,7 @@ use weir_security::sha256;
 use weir_transport::{ContentDigest, Metadata, SegmentSet};
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
-use self::state::PartState;
+use self::state::{PartState, StateHead};
 use super::directory::{Directory, Entry, FileStamp};
 use super::output::{Opened, Output, OutputError};
 use super::sink::{Checksums, FileSink};
@@ -29,7 +29,8 @@ use super::sink::{Checksums, FileSink};
 ///
 /// ```text
 ///   .NAME.weir-part        the segments received so far, each at its offset
-///   .NAME.weir-state       which of them are stored, with a CRC-32C for each
+///   .NAME.weir-state       which of them are stored, with a CRC-32C for each, and whose keys
+///                          verified them
 ///   .NAME.weir-new         the next state, before it is renamed over the last
 ///   NAME                   the complete file
 /// ```
@@ -43,7 +44,9 @@ use super::sink::{Checksums, FileSink};
 ///    target.
 /// 3. The state file must belong to the same version, or to one with the same content digest, and
 ///    list verified segments (unless [`PartFile::accept_unverified`] is set). Then each listed
-///    segment is read and compared with its checksum. Otherwise the part file is truncated.
+///    segment is read and compared with its checksum. Otherwise the part file is truncated. The
+///    download must also accept one of the keys that verified them, unless it has accepted no key
+///    yet. It confirms the others later.
 /// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
 /// 5. [`save`](Output::save) syncs the data first and replaces the state file then: a power failure
 ///    may lose segments, but the state never lists a lost one.
@@ -76,6 +79,10 @@ pub struct PartFile {
     skips_complete_target: bool,
     keeps_user_files: bool,
     accepts_unverified: bool,
+    /// The keys that this download has accepted.
+    keys: Vec<[u8; 32]>,
+    /// The keys that verified the segments of the earlier attempt.
+    resumed_keys: Vec<[u8; 32]>,
     /// The attributes of the producer's file to restore, if wanted.
     restored: Option<RestoredMetadata>,
     /// The file with the final name when the download began.
@@ -109,8 +116,20 @@ impl RestoredMetadata {
     }
 }
 
-/// Arguments: the path of the target, the version whose segments are discarded, and their bytes.
-type DiscardedCallback = fn(&Path, &Name, u64);
+/// Why the segments of an earlier attempt are discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscardReason {
+    /// They belong to other content.
+    Content,
+    /// Other keys have verified them.
+    Signer,
+    /// They were not verified.
+    Unverified,
+}
+
+/// Arguments: the path of the target, the version whose segments are discarded, their bytes, and
+/// the reason.
+type DiscardedCallback = fn(&Path, &Name, u64, DiscardReason);
 
 /// Space that a file system may need for a new file besides its content.
 const FREE_SPACE_MARGIN_BYTES: u64 = 64 << 10;
@@ -181,13 +200,15 @@ impl PartFile {
             skips_complete_target: false,
             keeps_user_files: false,
             accepts_unverified: false,
+            keys: Vec::new(),
+            resumed_keys: Vec::new(),
             restored: None,
             target_at_start: None,
             on_discarded: None,
         }
     }
 
-    /// Calls `callback`, on any thread, when stored segments of another version are discarded.
+    /// Calls `callback`, on any thread, when stored segments are discarded.
     #[must_use]
     pub fn with_discarded_callback(mut self, callback: DiscardedCallback) -> Self {
         self.on_discarded = Some(callback);
@@ -229,7 +250,8 @@ impl PartFile {
         self.directory.as_deref().expect("opened before")
     }
 
-    /// The state file, if it is for this version or for one with the same content.
+    /// The state file, if it is for this version or for one with the same content, and this
+    /// download may use its segments.
     fn load(&self) -> Option<PartState> {
         let mut octets = Vec::new();
         let file = self.directory().open_file(&self.state_name, OFlags::RDONLY, 0).ok()?;
@@ -244,19 +266,44 @@ impl PartFile {
             (Some(one), Some(other)) => one == other,
             _ => name == self.versioned.as_view(),
         };
-        if is_same && (state.is_verified || self.accepts_unverified) {
-            return Some(state);
-        }
+        let reason = match self.trusts(&state) {
+            _ if !is_same => DiscardReason::Content,
+            Ok(()) => return Some(state),
+            Err(reason) => reason,
+        };
         let bytes = state.stored.len().saturating_mul(state.segment_size);
         if let (Some(callback), 1..) = (self.on_discarded, bytes) {
-            callback(&self.target, &name.to_name(), bytes);
+            callback(&self.target, &name.to_name(), bytes, reason);
         }
         None
     }
 
+    /// Whether this download may use the segments of an earlier attempt.
+    fn trusts(&self, state: &PartState) -> Result<(), DiscardReason> {
+        let is_accepted = |key| self.keys.contains(key);
+        if self.accepts_unverified {
+            Ok(())
+        } else if !state.is_verified {
+            Err(DiscardReason::Unverified)
+        } else if self.keys.is_empty() || state.keys.iter().any(is_accepted) {
+            // The download confirms the other keys.
+            Ok(())
+        } else {
+            Err(DiscardReason::Signer)
+        }
+    }
+
     fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
-        let (versioned, digest) = (&self.versioned, self.content_digest);
-        state::encode(!self.accepts_unverified, segment_size, versioned, digest, have, checksums)
+        let mut keys = [&self.keys[..], &self.resumed_keys].concat();
+        keys.sort_unstable();
+        keys.dedup();
+        let head = StateHead {
+            is_verified: !self.accepts_unverified,
+            keys: &keys,
+            segment_size,
+            content_digest: self.content_digest,
+        };
+        state::encode(&self.versioned, &head, have, checksums)
     }
 
     /// The file with the final name, if any.
@@ -514,6 +561,7 @@ impl Output for PartFile {
                     state::intact_segments(&file, &state).map_err(|source| self.error(source))?;
                 self.segment_size = Some(state.segment_size);
                 self.checksums = state.checksums;
+                self.resumed_keys = state.keys;
                 have
             }
             None => {
@@ -524,7 +572,14 @@ impl Output for PartFile {
             }
         };
         self.file = Some(file);
-        Ok(Opened::File { have, segment_size: self.segment_size })
+        let mut unconfirmed_keys = self.resumed_keys.clone();
+        let needs_none = self.accepts_unverified || have.is_empty();
+        unconfirmed_keys.retain(|key| !needs_none && !self.keys.contains(key));
+        Ok(Opened::File { have, segment_size: self.segment_size, unconfirmed_keys })
+    }
+
+    fn set_keys(&mut self, keys: Vec<[u8; 32]>) {
+        self.keys = keys;
     }
 
     fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {

@@ -186,11 +186,21 @@ pub(crate) struct TestHost {
     output: Option<Box<dyn Output>>,
     pub(crate) found: Option<Found>,
     result: Option<Result<Summary, DownloadError>>,
+    /// The key that it reports for all packets, and whether there was one.
+    key: Option<[u8; 32]>,
+    has_decided: bool,
 }
 
 impl TestHost {
     pub(crate) fn new(output: impl Output + 'static) -> Self {
-        Self { target: None, output: Some(Box::new(output)), found: None, result: None }
+        Self {
+            target: None,
+            output: Some(Box::new(output)),
+            found: None,
+            result: None,
+            key: None,
+            has_decided: false,
+        }
     }
 
     pub(crate) fn download(
@@ -235,7 +245,12 @@ impl DownloadHost for TestHost {
 
 impl Trust for TestHost {
     fn decide(&mut self, _data: &DataView<'_>) -> TrustDecision {
+        self.has_decided = true;
         TrustDecision::Accept(Arc::new(DigestVerifier))
+    }
+
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.key.filter(|_| self.has_decided).into_iter().collect()
     }
 }
 
@@ -244,8 +259,18 @@ pub(crate) fn latest() -> Target {
 }
 
 pub(crate) fn get(relay: &Relay, target: Target, path: &Path) -> Result<Summary, DownloadError> {
+    get_with_key(relay, target, path, None)
+}
+
+/// As [`get`], with a trust that reports `key` for all packets.
+pub(crate) fn get_with_key(
+    relay: &Relay,
+    target: Target,
+    path: &Path,
+    key: Option<[u8; 32]>,
+) -> Result<Summary, DownloadError> {
     let mut client = relay.connect();
-    let mut host = TestHost::new(PartFile::new(path));
+    let mut host = TestHost { key, ..TestHost::new(PartFile::new(path)) };
     host.download(&mut client, target, DownloadOptions::default())
 }
 

@@ -3,7 +3,7 @@
 mod fixture;
 
 use std::io::{Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_client::Client;
@@ -18,8 +18,8 @@ use weir_transport::{ConsumerError, Target};
 use weir_wire::{Data, DataView, Interest, LpView, NackReason};
 
 use fixture::{
-    Relay, RelayedFile, Serving, Tamper, TestHost, content, corrupt_segment, get, label, latest,
-    object, options, published_file, segment_of, version,
+    Relay, RelayedFile, Serving, Tamper, TestHost, content, corrupt_segment, get, get_with_key,
+    label, latest, object, options, published_file, segment_of, version,
 };
 
 #[test]
@@ -185,28 +185,56 @@ fn refetches_segments_damaged_on_disk() {
     resume(damage);
 }
 
+/// A file of 1 MB, and a download of it to `target` that breaks after 600 packets.
+fn interrupt(dir: &Path, target: &Path, key: Option<[u8; 32]>) -> PathBuf {
+    let (path, store) = published_file(dir, 1_000_000);
+    let relay_dir = tempfile::tempdir_in(dir).unwrap();
+    let six_hundred = |number, frame| {
+        if number < 600 {
+            return Some(frame);
+        }
+        // Data sent but not yet read is lost when the relay disconnects, so leave some time.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        None
+    };
+    let relay = Relay::start(relay_dir.path(), Box::new(six_hundred));
+    let serving = Serving::start(&relay, store);
+    let error = get_with_key(&relay, latest(), target, key).unwrap_err();
+    assert!(matches!(error, DownloadError::Client(_)), "{error}");
+    assert!(!target.exists());
+    assert!(serving.stop().is_err());
+    path
+}
+
+/// Segments that another key has verified are not resumed. If no key is known before the segments
+/// arrive, the download fails once, and leaves nothing.
+#[test]
+fn other_key_resumes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("got");
+    let part = dir.path().join(".got.weir-part");
+    let file = RelayedFile::honest(1_000_000);
+    let (one, other) = (Some([1; 32]), Some([2; 32]));
+    for (wanted, key, is_resumed) in
+        [(latest(), one, true), (latest(), other, false), (version(), one, true)]
+    {
+        interrupt(dir.path(), &target, one);
+        let summary = get_with_key(&file.relay, wanted, &target, key).unwrap();
+        assert_eq!(summary.segments_resumed > 0, is_resumed, "{summary:?}");
+        std::fs::remove_file(&target).unwrap();
+    }
+    interrupt(dir.path(), &target, one);
+    let error = get_with_key(&file.relay, version(), &target, other).unwrap_err();
+    assert!(matches!(error, DownloadError::OtherSigner), "{error}");
+    assert!(!target.exists() && !part.exists());
+    let summary = get_with_key(&file.relay, version(), &target, other).unwrap();
+    assert_eq!(summary.segments_resumed, 0);
+}
+
 fn resume(meddle_with_part: impl Fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
-    let (path, store) = published_file(dir.path(), 1_000_000);
     let target = dir.path().join("got");
-    {
-        let relay_dir = dir.path().join("one");
-        std::fs::create_dir(&relay_dir).unwrap();
-        let six_hundred = |number, frame| {
-            if number < 600 {
-                return Some(frame);
-            }
-            // Data sent but not yet read is lost when the relay disconnects, so leave some time.
-            std::thread::sleep(std::time::Duration::from_millis(300));
-            None
-        };
-        let relay = Relay::start(&relay_dir, Box::new(six_hundred));
-        let serving = Serving::start(&relay, store);
-        let error = get(&relay, latest(), &target).unwrap_err();
-        assert!(matches!(error, DownloadError::Client(_)), "{error}");
-        assert!(!target.exists());
-        assert!(serving.stop().is_err());
-    }
+    let path = interrupt(dir.path(), &target, None);
     meddle_with_part(&dir.path().join(".got.weir-part"));
     // Signed again with the same version: only a digest signature is the same twice.
     let mut store = ObjectStore::new();

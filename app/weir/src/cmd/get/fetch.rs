@@ -17,8 +17,8 @@ use weir_crypto::UserTrust;
 use weir_face::FaceUri;
 use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision, TrustedSigner};
 use weir_socket::{
-    DownloadError, DownloadHost, DownloadId, Found, MemoryOutput, Output, OutputError, PartFile,
-    Summary,
+    DiscardReason, DownloadError, DownloadHost, DownloadId, Found, MemoryOutput, Output,
+    OutputError, PartFile, Summary,
 };
 use weir_transport::{ConsumerError, FailReason, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
@@ -418,9 +418,14 @@ fn dedup_signers(signers: &mut Vec<TrustedSigner>) {
 }
 
 /// Reports that the part file of an earlier attempt is discarded.
-fn report_discarded(path: &Path, versioned: &Name, bytes: u64) {
+fn report_discarded(path: &Path, versioned: &Name, bytes: u64, reason: DiscardReason) {
+    let reason = match reason {
+        DiscardReason::Content => "the content has changed",
+        DiscardReason::Signer => "it was verified with another key",
+        DiscardReason::Unverified => "it was not verified",
+    };
     errln!(
-        "weir: {}: discarded {} of {versioned} from an earlier attempt, as the content has changed",
+        "weir: {}: discarded {} of {versioned} from an earlier attempt, as {reason}",
         printable(path.display()),
         octets(bytes)
     );
@@ -465,7 +470,7 @@ impl DownloadHost for Fetch<'_> {
     }
 
     fn may_get_more(&self) -> bool {
-        !self.retries.is_empty()
+        !self.retries.is_empty() || self.root.is_some()
     }
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
@@ -513,7 +518,18 @@ impl DownloadHost for Fetch<'_> {
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError> {
         let mut job = self.jobs.remove(&id).expect("it was under way");
+        let is_root = matches!(job.destination, JobDestination::Root);
         let result = match result {
+            // The signer was not known before the download began.
+            Err(DownloadError::OtherSigner) if is_root => {
+                errln!(
+                    "weir: {}: discarded what an earlier attempt has stored, as it was verified \
+                     with another key",
+                    job.name
+                );
+                self.root = Some(self.args.target());
+                return Ok(());
+            }
             Err(error) => match self.retry_with_newer_version(job, error) {
                 Some((back, error)) => {
                     job = back;
@@ -523,7 +539,7 @@ impl DownloadHost for Fetch<'_> {
             },
             ended => ended,
         };
-        let (name, is_root) = (job.name.clone(), matches!(job.destination, JobDestination::Root));
+        let name = job.name.clone();
         let result = result
             .and_then(|summary| self.on_success(job, &summary).map_err(DownloadError::Refused));
         if let (false, Some(bar)) = (is_root, &self.bar) {
@@ -607,6 +623,10 @@ impl Trust for Fetch<'_> {
 
     fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
         self.trust.on_fetched(wanted, packet);
+    }
+
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.trust.accepted_keys()
     }
 
     fn explain(&self, refusal: Refusal) -> String {

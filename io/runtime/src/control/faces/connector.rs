@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_base::{Backoff, Instant, NS_PER_S};
-use weir_face::{Connected, FaceUri};
+use weir_face::{Connected, FaceUri, TlsTrust};
 
 use crate::mailbox::ControlSender;
 use crate::message::{ConnectOutcome, ConnectPurpose, ToControl};
@@ -25,19 +25,21 @@ const ATTEMPTS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Connector {
     control: ControlSender,
+    /// For `wss://`.
+    trust: TlsTrust,
     running: Arc<AtomicUsize>,
     retries: Vec<(Instant, ConnectPurpose)>,
 }
 
 impl Connector {
-    pub(super) fn new(control: ControlSender) -> Self {
-        Self { control, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
+    pub(super) fn new(control: ControlSender, trust: TlsTrust) -> Self {
+        Self { control, trust, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
     }
 
     /// Starts an attempt. It tries `current` before other addresses. The outcome always
     /// arrives as a [`ToControl::Connected`] message.
     pub(super) fn start(&self, uri: String, current: Option<FaceUri>, purpose: ConnectPurpose) {
-        let control = self.control.clone();
+        let (control, trust) = (self.control.clone(), self.trust.clone());
         let running = Arc::clone(&self.running);
         let refuse = |purpose, why: String| {
             let outcome = ConnectOutcome { purpose, result: Err(why) };
@@ -49,7 +51,7 @@ impl Connector {
         }
         let spare = purpose.clone();
         let thread = std::thread::Builder::new().name("weir-connect".into()).spawn(move || {
-            let result = attempt(&uri, current.as_ref());
+            let result = attempt(&uri, current.as_ref(), &trust);
             running.fetch_sub(1, Ordering::Relaxed);
             control.send(ToControl::Connected(Box::new(ConnectOutcome { purpose, result })));
         });
@@ -74,8 +76,8 @@ impl Connector {
     }
 }
 
-fn attempt(uri: &str, current: Option<&FaceUri>) -> Result<Connected, String> {
+fn attempt(uri: &str, current: Option<&FaceUri>, trust: &TlsTrust) -> Result<Connected, String> {
     let remote = FaceUri::resolve_reachable(uri, current).map_err(|error| error.to_string())?;
-    Connected::to(&remote, CONNECT_TIMEOUT)
+    Connected::with_trust(&remote, CONNECT_TIMEOUT, trust)
         .map_err(|error| format!("cannot connect to {remote}: {error}"))
 }

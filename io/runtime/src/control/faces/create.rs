@@ -66,7 +66,7 @@ impl Faces {
             },
             Ok(other) => Err(FaceError::Unsupported(format!(
                 "faces with scheme {} cannot be created by command; use udp4, udp6, tcp4, tcp6, \
-                 ws, hicn+udp4, hicn+udp6 or hicn+tun",
+                 ws, wss, hicn+udp4, hicn+udp6 or hicn+tun",
                 other.scheme()
             ))),
             // The name service may be slow, so another thread asks it.

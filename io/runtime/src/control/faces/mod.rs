@@ -17,7 +17,7 @@ use std::mem;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
-use weir_face::{FaceUri, UdpFormat, UdpPath, UdpPort, source_toward};
+use weir_face::{FaceUri, TlsTrust, UdpFormat, UdpPath, UdpPort, source_toward};
 use weir_forward::{Command, FaceScope};
 use weir_link::LinkConfig;
 use weir_manage::{
@@ -94,6 +94,7 @@ impl Faces {
         workers: Workers,
         quota: Arc<FaceQuota>,
         control: ControlSender,
+        trust: TlsTrust,
     ) -> Self {
         let statics = config.static_faces.iter().cloned();
         let interval_ns = config.rebalance_interval.as_nanos() as u64;
@@ -105,7 +106,7 @@ impl Faces {
             table: FaceTable::default(),
             ports: UdpPorts::new(workers.clone(), config.face_defaults.clone()),
             statics: statics.map(|config| StaticEntry { config, attempts: 0 }).collect(),
-            connector: Connector::new(control),
+            connector: Connector::new(control, trust),
             balance: Balance::new(config.threads, interval_ns),
             refused: RefusedConnections::default(),
             notices: VecDeque::new(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Waker};
 use weir_base::HashKey;
+use weir_face::TlsTrust;
 use weir_forward::Command;
 use weir_manage::{AnchorLookup, ManagerConfig, ManagerInput, StoreSettings};
 
@@ -50,6 +51,7 @@ struct Opened {
     poll: Poll,
     sender: ControlSender,
     receiver: ControlReceiver,
+    trust: TlsTrust,
 }
 
 /// Opens the sockets and starts the threads.
@@ -65,6 +67,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
         false => None,
     };
+    let trust = TlsTrust::new(config.face_defaults.tls_ca.clone())?;
     let sockets = Sockets::open(&config)?;
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
@@ -93,6 +96,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         poll,
         sender,
         receiver,
+        trust,
     })?;
     let thread = std::thread::Builder::new()
         .name("weir-control".into())
@@ -129,7 +133,8 @@ impl Control {
     /// Starts the worker threads and creates the components that command them.
     fn build(opened: Opened) -> Result<Self, StartError> {
         let queue_failed = |source| StartError::System { what: "an event queue", source };
-        let Opened { config, signals, mut sockets, disks, poll, sender, receiver, .. } = opened;
+        let Opened { config, signals, mut sockets, disks, poll, sender, receiver, trust, .. } =
+            opened;
         let clock = Clock::start();
         let hash_key = match &disks {
             Some(disks) => disks.hash_key(),
@@ -162,7 +167,7 @@ impl Control {
             let registered = poll.registry().register(source, SIGNAL_TOKEN, Interest::READABLE);
             registered.map_err(queue_failed)?;
         }
-        let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone());
+        let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone(), trust);
         for (format, ports) in sockets.ports {
             faces.add_port(format, ports);
         }

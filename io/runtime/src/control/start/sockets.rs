@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_face::{
-    BindError, SharedMemory, TcpListener, UdpFormat, UdpOptions, UdpPort, UnixListener,
-    WebSocketListener,
+    BindError, ServerCertificate, SharedMemory, TcpListener, UdpFormat, UdpOptions, UdpPort,
+    UnixListener, WebSocketListener,
 };
 
 use crate::config::{Listener, RuntimeConfig};
@@ -37,6 +37,12 @@ impl Sockets {
                     let bound = WebSocketListener::bind(address);
                     let bound = bound.map(weir_face::Listener::WebSocket);
                     sockets.add_tcp("ws", address, required, bound)?;
+                }
+                Listener::WebSocketTls { address, required, files } => {
+                    let certificate = ServerCertificate::load(files)?;
+                    let bound = WebSocketListener::bind_tls(*address, certificate);
+                    let bound = bound.map(weir_face::Listener::WebSocket);
+                    sockets.add_tcp("wss", *address, *required, bound)?;
                 }
                 &Listener::Udp { format, address, required } => {
                     match UdpPort::bind_all(address, threads, &UdpOptions::default()) {

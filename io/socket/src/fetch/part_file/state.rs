@@ -1,4 +1,5 @@
-//! The state file: the version that a part file contains, and its segments with their checksums.
+//! The state file: the version that a part file contains, the keys that verified its segments, and
+//! the segments with their checksums.
 
 use std::fs::File;
 use std::io;
@@ -10,9 +11,9 @@ use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use crate::fetch::sink::{Checksums, checksum};
 
-const MAGIC: &[u8; 8] = b"weirpt03";
+const MAGIC: &[u8; 8] = b"weirpt04";
 /// Starts the state of a download that accepts unverified segments.
-const UNVERIFIED_MAGIC: &[u8; 8] = b"weirpu03";
+const UNVERIFIED_MAGIC: &[u8; 8] = b"weirpu04";
 const DIGEST_LEN: usize = 32;
 /// Stands for an unknown digest.
 const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
@@ -23,11 +24,21 @@ pub(super) const BYTES_MAX: u64 = 16 << 30;
 pub(super) struct PartState {
     /// Whether each segment was verified when it was stored.
     pub(super) is_verified: bool,
+    /// The keys that have signed segments.
+    pub(super) keys: Vec<[u8; DIGEST_LEN]>,
     pub(super) segment_size: u64,
     /// The digest of the object, if its metadata stated one.
     pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
     pub(super) stored: SegmentSet,
     pub(super) checksums: Checksums,
+}
+
+/// What a state file says about all segments.
+pub(super) struct StateHead<'a> {
+    pub(super) is_verified: bool,
+    pub(super) keys: &'a [[u8; DIGEST_LEN]],
+    pub(super) segment_size: u64,
+    pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
 }
 
 /// The segments of a part file that still match their checksums. Each was right when it was stored,
@@ -49,20 +60,21 @@ pub(super) fn intact_segments(file: &File, state: &PartState) -> io::Result<Segm
     Ok(have)
 }
 
+/// Encodes the state of a file with the segments `have`.
 pub(super) fn encode(
-    is_verified: bool,
-    segment_size: u64,
     versioned: &Name,
-    content_digest: Option<[u8; DIGEST_LEN]>,
+    head: &StateHead<'_>,
     have: &SegmentSet,
     checksums: &[u32],
 ) -> Vec<u8> {
     let name = versioned.value();
-    let mut octets = if is_verified { MAGIC } else { UNVERIFIED_MAGIC }.to_vec();
-    octets.extend_from_slice(&segment_size.to_le_bytes());
+    let mut octets = if head.is_verified { MAGIC } else { UNVERIFIED_MAGIC }.to_vec();
+    octets.extend_from_slice(&(head.keys.len() as u64).to_le_bytes());
+    octets.extend_from_slice(head.keys.as_flattened());
+    octets.extend_from_slice(&head.segment_size.to_le_bytes());
     octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
     octets.extend_from_slice(name);
-    octets.extend_from_slice(&content_digest.unwrap_or(NO_DIGEST));
+    octets.extend_from_slice(&head.content_digest.unwrap_or(NO_DIGEST));
     octets.extend_from_slice(&(have.words().len() as u64).to_le_bytes());
     for word in have.words() {
         octets.extend_from_slice(&word.to_le_bytes());
@@ -87,6 +99,10 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     if sha256(&[octets]) != digest {
         return None;
     }
+    let (key_count, rest) = rest.split_first_chunk::<8>()?;
+    let key_octets = u64::from_le_bytes(*key_count).checked_mul(DIGEST_LEN as u64)?;
+    let (keys, rest) = rest.split_at_checked(usize::try_from(key_octets).ok()?)?;
+    let keys = keys.as_chunks::<DIGEST_LEN>().0.to_vec();
     let (segment_size, rest) = rest.split_first_chunk::<8>()?;
     let segment_size = u64::from_le_bytes(*segment_size);
     if segment_size > PACKET_SIZE_MAX as u64 {
@@ -111,6 +127,7 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, PartState)> {
     for (segment, checksum) in have.iter().zip(stored) {
         checksums[segment as usize] = u32::from_le_bytes(*checksum);
     }
-    let state = PartState { is_verified, segment_size, content_digest, stored: have, checksums };
+    let state =
+        PartState { is_verified, keys, segment_size, content_digest, stored: have, checksums };
     Some((NameView::from_value(name).ok()?, state))
 }

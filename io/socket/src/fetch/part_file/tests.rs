@@ -64,6 +64,63 @@ fn verified_download_resumes_no_unverified_one() {
     assert_eq!(fs::metadata(dir.path().join(".file.weir-part")).unwrap().len(), 0);
 }
 
+/// Keys that this download does not accept may have signed anything.
+#[test]
+fn resumes_only_what_accepted_keys_verified() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let open = |keys: &[[u8; 32]]| {
+        let mut output = PartFile::new(&target);
+        output.set_keys(keys.to_vec());
+        match output.open(&versioned(1)).unwrap() {
+            Opened::File { have, unconfirmed_keys, .. } => (output, have, unconfirmed_keys),
+            _ => panic!("it is a file"),
+        }
+    };
+    let mut have = SegmentSet::new();
+    have.insert(0);
+    let interrupt = |keys: &[[u8; 32]]| {
+        let (mut output, ..) = open(keys);
+        output.sink(4).unwrap().store(&[(0, b"0000")]).unwrap();
+        output.save(&have).unwrap();
+    };
+    interrupt(&[[1; 32]]);
+    assert_eq!(open(&[[2; 32], [1; 32]]).1, have);
+    // Without an accepted key, the download decides later. Until then the keys are kept.
+    let (mut output, found, unconfirmed) = open(&[]);
+    assert_eq!((found, unconfirmed), (have.clone(), vec![[1; 32]]));
+    output.sink(4).unwrap();
+    output.set_keys(vec![[2; 32]]);
+    output.save(&have).unwrap();
+    drop(output);
+    assert_eq!(open(&[[1; 32], [2; 32]]).2, [[0; 32]; 0]);
+    let (_, found, unconfirmed) = open(&[[2; 32]]);
+    assert_eq!((found, unconfirmed), (have.clone(), vec![[1; 32]]), "one of two is accepted");
+    assert!(open(&[[3; 32]]).1.is_empty());
+    assert_eq!(fs::metadata(dir.path().join(".file.weir-part")).unwrap().len(), 0);
+
+    // A trust that does not report keys.
+    interrupt(&[]);
+    assert!(open(&[[1; 32]]).1.is_empty());
+}
+
+/// A state of an earlier format, which did not list keys.
+#[test]
+fn old_state_starts_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    interrupted(&target);
+    let path = dir.path().join(".file.weir-state");
+    let mut octets = fs::read(&path).unwrap();
+    octets.truncate(octets.len() - 32);
+    octets[..8].copy_from_slice(b"weirpt03");
+    octets.drain(8..16);
+    let digest = sha256(&[&octets]);
+    octets.extend_from_slice(&digest);
+    fs::write(&path, octets).unwrap();
+    assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
+}
+
 /// A producer that was started again gives an unchanged file a new version.
 #[test]
 fn resumes_with_same_content_digest() {
