@@ -10,12 +10,13 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_face::UdpFormat;
 use weir_runtime::{
-    DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice, ShapingConfig,
-    UnixAccess,
+    DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, MulticastConfig, PitTokenChoice,
+    ShapingConfig, UnixAccess,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::link_kinds;
+use super::multicast::MulticastChoice;
 use super::text::{deserialize_text, nonzero_time, positive, to_time};
 use super::unix::{GroupText, ModeText, UnixChoice};
 
@@ -40,6 +41,7 @@ pub(crate) struct FacesSection {
     pub(crate) hicn_udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "websocket_addresses")]
     pub(crate) websocket: Vec<SocketAddr>,
+    pub(crate) multicast: MulticastChoice,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -84,6 +86,7 @@ impl Default for FacesSection {
             tcp: default_addresses(),
             hicn_udp: Vec::new(),
             websocket: Vec::new(),
+            multicast: MulticastChoice::Auto,
             faces_max: 16384,
             faces_per_host_max: 1024,
             faces_per_network_max: 4096,
@@ -133,6 +136,10 @@ impl FacesSection {
             listeners.push(Listener::WebSocket { address, required });
         }
         listeners
+    }
+
+    pub(super) fn multicast(&self) -> MulticastConfig {
+        self.multicast.resolve(&self.udp)
     }
 
     pub(super) fn unix_access(&self) -> anyhow::Result<UnixAccess> {
