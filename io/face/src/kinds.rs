@@ -345,11 +345,6 @@ impl FaceUri {
         matches!(self, Self::HicnUdp(_) | Self::HicnTun { .. })
     }
 
-    /// Whether this is the address of a group: the remote end of a multicast face.
-    pub fn is_multicast(&self) -> bool {
-        self.socket_addr().is_some_and(|address| address.ip().is_multicast())
-    }
-
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
         self.is_datagram() && !self.is_multicast()

@@ -211,8 +211,13 @@ impl FaceUri {
         }
     }
 
-    /// Checks that the address can be a peer's: not 0.0.0.0, not port 0, no group, and no link-local
-    /// address without its interface. `text` is shown in the error.
+    /// Whether this is the address of a group: the remote end of a multicast face.
+    pub fn is_multicast(&self) -> bool {
+        self.socket_addr().is_some_and(|address| address.ip().is_multicast())
+    }
+
+    /// Checks that the address can be a peer's: not 0.0.0.0, not port 0, no group, and no
+    /// link-local address without its interface. `text` is shown in the error.
     pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
         match self.socket_addr() {
             Some(address) if address.ip().is_unspecified() || address.port() == 0 => {

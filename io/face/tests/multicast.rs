@@ -115,7 +115,7 @@ fn each_device_hears_its_link() {
             assert!(matches!(left.packet(), Received::Packet { .. }));
         }
         assert_eq!(data(longest).len(), PACKET_SIZE_MAX);
-        // Nobody hears its own datagrams, or those of the other family.
+        // A device does not hear its own datagrams, or those of the other family.
         left.frames(0);
         right.frames(0);
     }
@@ -166,7 +166,7 @@ fn bad_datagrams_are_counted() {
         }
     }
     // Longer than any packet: counted by the link, or by the socket.
-    send(&vec![6; 9000]);
+    send(&[&[6, 253, 0x23, 0x24][..], &[0; 0x2324]].concat());
     assert!(matches!(left.packet(), Received::Drop(_)));
     send(&vec![6; 40_000]);
     send(&data(10));

@@ -50,8 +50,7 @@ fn register(router: &TestRouter, prefix: &str, local: &str) {
         face_id: Some(face(router, local).id),
         ..ControlParameters::default()
     };
-    let response = router.unix().command(Command::RibRegister, &parameters);
-    assert_eq!(response.code, 200, "{response:?}");
+    command(router, Command::RibRegister, &parameters);
 }
 
 /// Another node of the segment, at the device `right`.
@@ -160,7 +159,7 @@ fn several_nodes_share_a_face() {
         // The answer of a third node comes too late.
         send(&node, &data(&uri, b"late"));
     }
-    // Nobody hears that an Interest has no answer here. What the router has, the segment gets.
+    // The router does not say that it has no answer. Data from its store goes to the segment.
     send(&node, &interest("/unknown"));
     send(&node, &interest("/s/99"));
     send(&node, b"GET / HTTP/1.1\r\n\r\n");
@@ -242,59 +241,26 @@ fn commands_respect_groups() {
     router.stop();
 }
 
-/// The steps of NFD's `ndn-autoconfig` (fe044ce, `multicast-discovery.cpp` and `procedure.cpp`), on a
+const HUB: &str = "/localhop/ndn-autoconf/hub";
+/// The TLV type of the hub's address in its Data.
+const URI: u8 = 0x72;
+
+/// The steps of `ndn-autoconfig` of NFD (fe044ce, `multicast-discovery.cpp`, `procedure.cpp`), on a
 /// client and a hub.
 #[test]
 #[ignore = "routers_meet_on_a_segment runs it with network devices"]
 fn client_discovers_hub() {
-    const HUB: &str = "/localhop/ndn-autoconf/hub";
-    const URI: u8 = 0x72;
     let (client, hub) = (router(Some(&["left"]), 2), router(Some(&["right"]), 1));
     for router in [&client, &hub] {
         router.wait_until("both address families", |snapshot| groups(snapshot).len() == 2);
     }
     let mut server = hub.unix();
     server.register(HUB);
-
-    // 1. The faces with LinkType multi-access (134) by a FaceQueryFilter (150).
-    let mut program = client.unix();
-    let mut filter = name("/localhost/nfd/faces/query");
-    filter.append_generic(&[150, 3, 134, 1, 1]);
-    program.send(&Interest::new(filter).can_be_prefix(true).must_be_fresh(true).encode());
-    let faces = FaceStatus::decode_all(&content_of(&program.receive().data())).unwrap();
-    assert_eq!(faces.len(), 2);
-    for FaceStatus { info, .. } in &faces {
-        assert!(is_group(&info.uri), "{info:?}");
-        assert_eq!(info.link_type, weir_manage::LinkType::MultiAccess);
-        assert_eq!((info.scope, info.mtu), (weir_manage::FaceScope::NonLocal, Some(8800)));
-        assert_eq!(info.persistency, FacePersistency::Permanent);
-    }
-
-    // 2. Routes that expire, and the multicast strategy.
-    let hub_prefix = ControlParameters { name: Some(name(HUB)), ..ControlParameters::default() };
-    let strategy = Some(name("/localhost/nfd/strategy/multicast"));
-    let mut command = |command, parameters: ControlParameters| {
-        let response = program.command(command, &parameters);
-        assert_eq!(response.code, 200, "{response:?}");
-        response.body.map(|body| *body).unwrap_or_default()
-    };
-    for status in &faces {
-        let (face_id, cost) = (Some(status.info.face_id), Some(1));
-        let expires = Some(30_000);
-        let route = ControlParameters {
-            face_id,
-            cost,
-            expiration_period_ms: expires,
-            ..hub_prefix.clone()
-        };
-        command(Command::RibRegister, route);
-    }
-    command(Command::StrategyChoiceSet, ControlParameters { strategy, ..hub_prefix });
-
-    // 3. The hub's program answers over the segment. The Interest arrives there over both faces.
+    prepare_discovery(&client);
+    // The hub's program answers. The Interest arrives there over both faces.
     let mut consumer = client.unix();
-    let interest = Interest::new(name(HUB)).can_be_prefix(true).must_be_fresh(true).nonce(7);
-    consumer.send(&interest.lifetime_ms(4000).encode());
+    let asked = Interest::new(name(HUB)).can_be_prefix(true).must_be_fresh(true).nonce(7);
+    consumer.send(&asked.lifetime_ms(4000).encode());
     server.receive().interest();
     let uri = format!("udp4://127.0.0.1:{}", hub.address("udp4").port());
     let content = [&[URI, uri.len() as u8], uri.as_bytes()].concat();
@@ -302,10 +268,11 @@ fn client_discovers_hub() {
     let content = content_of(&consumer.receive().data());
     assert_eq!(std::str::from_utf8(&content[2..]).unwrap(), uri);
 
-    // 4. A face to the hub, and the routes to it.
+    // A face to the hub, and the routes to it.
     let created = command(
+        &client,
         Command::FacesCreate,
-        ControlParameters { uri: Some(uri), ..ControlParameters::default() },
+        &ControlParameters { uri: Some(uri), ..ControlParameters::default() },
     );
     for prefix in ["/", "/localhop/nfd"] {
         let route = ControlParameters {
@@ -315,13 +282,51 @@ fn client_discovers_hub() {
             cost: Some(100),
             ..ControlParameters::default()
         };
-        command(Command::RibRegister, route);
+        command(&client, Command::RibRegister, &route);
     }
     server.register("/service");
-    consumer.send(&weir_io_fixture::router::interest("/service/1"));
+    consumer.send(&interest("/service/1"));
     server.receive().interest();
     server.send(&data("/service/1", b"served"));
     assert_eq!(content_of(&consumer.receive().data()), b"served");
     client.stop();
     hub.stop();
+}
+
+/// Adds routes for the hub's name to all multi-access faces, and sets the multicast strategy.
+fn prepare_discovery(client: &TestRouter) {
+    // LinkType multi-access (134) in a FaceQueryFilter (150).
+    let mut query = name("/localhost/nfd/faces/query");
+    query.append_generic(&[150, 3, 134, 1, 1]);
+    let mut program = client.unix();
+    program.send(&Interest::new(query).can_be_prefix(true).must_be_fresh(true).encode());
+    let faces = FaceStatus::decode_all(&content_of(&program.receive().data())).unwrap();
+    assert_eq!(faces.len(), 2);
+    let hub = ControlParameters { name: Some(name(HUB)), ..ControlParameters::default() };
+    for FaceStatus { info, .. } in &faces {
+        assert!(is_group(&info.uri), "{info:?}");
+        assert_eq!(info.link_type, weir_manage::LinkType::MultiAccess);
+        assert_eq!((info.scope, info.mtu), (weir_manage::FaceScope::NonLocal, Some(8800)));
+        assert_eq!(info.persistency, FacePersistency::Permanent);
+        let route = ControlParameters {
+            face_id: Some(info.face_id),
+            cost: Some(1),
+            expiration_period_ms: Some(30_000),
+            ..hub.clone()
+        };
+        command(client, Command::RibRegister, &route);
+    }
+    let strategy = Some(name("/localhost/nfd/strategy/multicast"));
+    command(client, Command::StrategyChoiceSet, &ControlParameters { strategy, ..hub });
+}
+
+/// Sends a command that must succeed, and returns the effective values.
+fn command(
+    router: &TestRouter,
+    command: Command,
+    parameters: &ControlParameters,
+) -> ControlParameters {
+    let response = router.unix().command(command, parameters);
+    assert_eq!(response.code, 200, "{response:?}");
+    response.body.map(|body| *body).unwrap_or_default()
 }

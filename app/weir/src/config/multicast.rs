@@ -59,8 +59,8 @@ impl<'de> Visitor<'de> for ChoiceVisitor {
             "auto" => Ok(MulticastChoice::Auto),
             "none" => Ok(MulticastChoice::None),
             other => Err(E::custom(format!(
-                "`{other}` is unknown; write \"auto\", \"none\", or names of network devices, such as \
-                 [\"eth0\"]"
+                "`{other}` is unknown; write \"auto\", \"none\", or names of network devices, \
+                 such as [\"eth0\"]"
             ))),
         }
     }

@@ -56,8 +56,8 @@ impl MulticastFaces {
         }
     }
 
-    /// A worker thread has closed the socket of a face. Returns whether it was a multicast face. Its
-    /// device gets another one later.
+    /// A worker thread has closed the socket of a face. Returns whether it was a multicast face,
+    /// whose device gets another one later.
     pub(super) fn lose(&mut self, now: Instant, id: FaceId) -> bool {
         let known = self.faces.len();
         self.faces.retain(|_, face| *face != id);
