@@ -8,6 +8,7 @@ mod lab;
 mod link_kinds;
 mod log;
 mod management;
+mod multicast;
 mod router;
 mod static_face;
 mod text;
@@ -189,6 +190,7 @@ impl FileConfig {
             listeners: self.faces.listeners()?,
             unix_access: self.faces.unix_access()?,
             face_defaults: self.faces.defaults(),
+            multicast: self.faces.multicast(),
             static_faces: self.static_faces()?,
             strategies: self
                 .strategy

@@ -193,7 +193,8 @@ fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<Control
     let mut bad_flags = 0;
     for (flag, is_possible) in [
         (face_flags::LOCAL_FIELDS, face.scope == FaceScope::Local),
-        (face_flags::LP_RELIABILITY, is_ndn_datagram),
+        // Reliability is between two nodes.
+        (face_flags::LP_RELIABILITY, is_ndn_datagram && !face_uri::is_multicast(&face.uri)),
     ] {
         if parameters.flag(flag) == Some(true) && !is_possible {
             bad_flags |= flag;

@@ -13,11 +13,14 @@ use weir_base::{Packet, Pool};
 use weir_link::{Link, LinkConfig};
 
 use crate::access::PeerCredentials;
+use crate::interfaces::NetworkInterface;
 use crate::listen::{TcpListener, UnixListener};
+use crate::multicast::MulticastSocket;
 use crate::shared::SharedSocket;
 use crate::status::{RecvStatus, SendStatus};
 use crate::stream::StreamSocket;
 use crate::tun::TunSocket;
+use crate::udp::UdpCounters;
 use crate::udp_format::UdpFormat;
 use crate::udp_peer::UdpPeer;
 use crate::uri::FaceUri;
@@ -143,6 +146,9 @@ sockets! {
     /// hICN packets as plain IPv6, over a TUN device.
     #[allow(private_interfaces, reason = "no caller names the type")]
     Tun(Box<TunSocket>) = |tun: &TunSocket| tun.link_config(),
+    /// All nodes of a network link, over UDP multicast.
+    #[allow(private_interfaces, reason = "no caller names the type")]
+    Multicast(Box<MulticastSocket>) = |_: &MulticastSocket| MulticastSocket::link_config(),
 }
 
 /// A listening socket.
@@ -275,6 +281,22 @@ impl Socket {
         StreamSocket::of_pair(stream).map(Self::Stream)
     }
 
+    /// Joins NDN's group on a network device.
+    ///
+    /// # Errors
+    /// The device or its address does not exist any longer, or a limit of the system is reached.
+    pub fn multicast(interface: &NetworkInterface) -> io::Result<Self> {
+        MulticastSocket::open(interface).map(|socket| Self::Multicast(Box::new(socket)))
+    }
+
+    /// Error counters of a UDP socket of the face's own.
+    pub fn udp_counters(&self) -> Option<UdpCounters> {
+        match self {
+            Self::Multicast(socket) => Some(socket.counters()),
+            _ => None,
+        }
+    }
+
     /// Answers the complete request of an accepted connection.
     ///
     /// # Errors
@@ -358,7 +380,7 @@ impl FaceUri {
 
     /// Whether the address identifies a peer, so that there is at most one face to it.
     pub fn is_of_one_peer(&self) -> bool {
-        self.is_datagram()
+        self.is_datagram() && !self.is_multicast()
             || matches!(self, Self::Tcp(_) | Self::WebSocket(_) | Self::WebSocketTls { .. })
     }
 

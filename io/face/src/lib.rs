@@ -3,11 +3,13 @@
 mod access;
 mod descriptor;
 mod gather;
+mod interfaces;
 mod kinds;
 mod limits;
 mod listen;
 mod locate;
 mod mmsg;
+mod multicast;
 mod padding;
 mod reach;
 mod shared;
@@ -26,6 +28,7 @@ mod uri;
 mod websocket;
 
 pub use access::{PeerCredentials, UnixAccess};
+pub use interfaces::{InterfaceWatch, NetworkInterface};
 pub use kinds::{Accepted, Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};

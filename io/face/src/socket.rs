@@ -1,6 +1,7 @@
 //! Helpers for sockets of all kinds.
 
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 
 use socket2::Socket;
@@ -40,6 +41,31 @@ pub(crate) fn set_int_option(
             option,
             (&raw const value).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends multicast datagrams through this device, from this address. The address alone would not
+/// identify the device, because several may have the same one.
+pub(crate) fn set_multicast_device(
+    socket: &Socket,
+    index: u32,
+    address: Ipv4Addr,
+) -> io::Result<()> {
+    let request = libc::ip_mreqn {
+        imr_multiaddr: libc::in_addr { s_addr: 0 },
+        imr_address: libc::in_addr { s_addr: u32::from(address).to_be() },
+        imr_ifindex: index.cast_signed(),
+    };
+    // SAFETY: pointer and length describe `request`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_MULTICAST_IF,
+            (&raw const request).cast(),
+            size_of::<libc::ip_mreqn>() as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

@@ -1,6 +1,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::AddAssign;
 use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Socket, Type};
@@ -92,6 +93,15 @@ pub struct UdpCounters {
     pub receive_errors: u64,
     /// Datagrams dropped because they could not be sent.
     pub send_errors: u64,
+}
+
+impl AddAssign for UdpCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.receive_overflows += other.receive_overflows;
+        self.truncated += other.truncated;
+        self.receive_errors += other.receive_errors;
+        self.send_errors += other.send_errors;
+    }
 }
 
 /// The result of [`UdpPort::send_frames`].

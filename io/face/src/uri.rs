@@ -89,6 +89,12 @@ pub enum FaceUriError {
     /// An address that no peer can have, such as 0.0.0.0, or port 0.
     #[error("`{0}` is the address of no peer; give that of one, such as udp://192.0.2.1:6363")]
     NoPeer(String),
+    /// The address of a group.
+    #[error(
+        "`{0}` is a multicast address, which leads to no single peer; the router has faces of its \
+         own for groups, see `multicast` in [faces]"
+    )]
+    Multicast(String),
     /// A link-local address without its interface.
     #[error(
         "`{uri}` has a link-local address, which needs its interface: write [{ip}%INTERFACE], such \
@@ -235,8 +241,13 @@ impl FaceUri {
         }
     }
 
-    /// Checks that the address can be a peer's: not 0.0.0.0, not port 0, and no link-local address
-    /// without its interface. `text` is shown in the error.
+    /// Whether this is the address of a group: the remote end of a multicast face.
+    pub fn is_multicast(&self) -> bool {
+        self.socket_addr().is_some_and(|address| address.ip().is_multicast())
+    }
+
+    /// Checks that the address can be a peer's: not 0.0.0.0, not port 0, no group, and no
+    /// link-local address without its interface. `text` is shown in the error.
     pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
         match self.socket_addr() {
             Some(address) if address.ip().is_unspecified() || address.port() == 0 => {
@@ -245,6 +256,7 @@ impl FaceUri {
             None if matches!(self, Self::WebSocketTls { port: 0, .. }) => {
                 Err(FaceUriError::NoPeer(text.to_owned()))
             }
+            Some(_) if self.is_multicast() => Err(FaceUriError::Multicast(text.to_owned())),
             Some(address) if lacks_zone(&address) => {
                 let IpAddr::V6(ip) = address.ip() else { unreachable!("only IPv6 has zones") };
                 Err(FaceUriError::NoZone { uri: text.to_owned(), ip })
@@ -637,6 +649,10 @@ mod tests {
         for text in ["udp://0.0.0.0", "tcp://[::]:6363", "udp4://192.0.2.1:0"] {
             assert_eq!(refusal(text), FaceUriError::NoPeer(text.into()));
             assert!(FaceUri::resolve(text).is_err());
+        }
+        for text in ["udp4://224.0.23.170:56363", "udp://[ff02::1234%lo]:56363", "tcp://224.0.0.1"]
+        {
+            assert_eq!(refusal(text), FaceUriError::Multicast(text.into()));
         }
         assert_eq!(FaceUri::check("udp://no-such-host.invalid"), Ok(()));
         assert_eq!(

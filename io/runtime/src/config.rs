@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
-use weir_face::{CertificateFiles, UdpFormat, UnixAccess};
+use weir_face::{CertificateFiles, NetworkInterface, UdpFormat, UnixAccess};
 use weir_forward::{BusyPolicy, DataSource, Extension, UnsolicitedPolicy};
 use weir_link::{
     DisciplineConfig, LinkConfig, MarkingPolicy, PacketFormat, RunsConfig, ShapingConfig,
@@ -64,6 +64,8 @@ pub struct RuntimeConfig {
     pub unix_access: UnixAccess,
     /// Settings of faces, unless a command or static face overrides them.
     pub face_defaults: FaceDefaults,
+    /// Which network devices have multicast faces.
+    pub multicast: MulticastConfig,
     /// Faces that are created at the start and again when they break.
     pub static_faces: Vec<StaticFace>,
     /// Strategies by prefix: prefix, and strategy name with or without version.
@@ -140,6 +142,28 @@ pub enum Listener {
         /// Read again when they change.
         files: CertificateFiles,
     },
+}
+
+/// Which network devices have a face to all NDN nodes of their link, over UDP multicast. The
+/// default is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MulticastConfig {
+    /// The names of the devices; `None`: all that are up, can multicast and are not loopback.
+    pub devices: Option<Vec<String>>,
+    pub has_ipv4: bool,
+    pub has_ipv6: bool,
+}
+
+impl MulticastConfig {
+    pub(crate) fn is_on(&self) -> bool {
+        self.has_ipv4 || self.has_ipv6
+    }
+
+    pub(crate) fn includes(&self, interface: &NetworkInterface) -> bool {
+        let is_wanted = |names: &Vec<String>| names.contains(&interface.device);
+        let has_family = if interface.address.is_ipv6() { self.has_ipv6 } else { self.has_ipv4 };
+        has_family && self.devices.as_ref().is_none_or(is_wanted)
+    }
 }
 
 /// Default settings of faces.

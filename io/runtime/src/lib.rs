@@ -27,8 +27,8 @@ pub use weir_link::{ChoiceError, DisciplineConfig, DisciplineKind};
 pub use weir_link::{MarkerKind, MarkingPolicy, ShapingConfig};
 
 pub use config::{
-    DisksConfig, FaceDefaults, Listener, ManagementConfig, PitTokenChoice, RuntimeConfig,
-    StaticFace, THREADS_MAX, TrustAnchor,
+    DisksConfig, FaceDefaults, Listener, ManagementConfig, MulticastConfig, PitTokenChoice,
+    RuntimeConfig, StaticFace, THREADS_MAX, TrustAnchor,
 };
 pub use contents::Contents;
 pub use contents_request::{ContentsCursor, ContentsError, ContentsPage, Miss};

@@ -38,7 +38,6 @@ impl NewSocket {
         FaceAttributes { link_type: self.link_type(), ..attributes }
     }
 
-    /// Behind a TUN device there may be many hosts. Data finds each of them by its locator.
     fn link_type(&self) -> LinkType {
         match self {
             Self::Own(socket) => link_type(&socket.remote_uri()),
@@ -58,14 +57,20 @@ impl NewSocket {
         match self {
             Self::Peer { path, .. } => Some(path.remote.ip()),
             Self::Own(socket) if socket.is_local() => None,
-            Self::Own(socket) => socket.remote_uri().socket_addr().map(|address| address.ip()),
+            Self::Own(socket) => {
+                let remote = socket.remote_uri();
+                let peer = remote.socket_addr().filter(|_| !remote.is_multicast());
+                peer.map(|address| address.ip())
+            }
         }
     }
 }
 
-/// How many hosts a face reaches.
+/// How many hosts a face reaches. Behind a TUN device there may be many: Data finds each of them by
+/// its locator.
 pub(crate) fn link_type(remote: &FaceUri) -> LinkType {
     match remote {
+        FaceUri::Udp(group) if group.ip().is_multicast() => LinkType::MultiAccess,
         FaceUri::HicnTun { .. } => LinkType::MultiAccess,
         _ => LinkType::PointToPoint,
     }

@@ -11,12 +11,13 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::{Size, Time};
 use weir_face::UdpFormat;
 use weir_runtime::{
-    CertificateFiles, DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice,
-    ShapingConfig, UnixAccess,
+    CertificateFiles, DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, MulticastConfig,
+    PitTokenChoice, ShapingConfig, UnixAccess,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::link_kinds;
+use super::multicast::MulticastChoice;
 use super::text::{deserialize_text, nonzero_time, positive, to_time};
 use super::unix::{GroupText, ModeText, UnixChoice};
 
@@ -48,6 +49,7 @@ pub(crate) struct FacesSection {
     pub(crate) tls_certificate: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) tls_ca: Option<PathBuf>,
+    pub(crate) multicast: MulticastChoice,
     #[serde(deserialize_with = "positive")]
     pub(crate) faces_max: usize,
     #[serde(deserialize_with = "positive")]
@@ -96,6 +98,7 @@ impl Default for FacesSection {
             tls_certificate: None,
             tls_key: None,
             tls_ca: None,
+            multicast: MulticastChoice::Auto,
             faces_max: 16384,
             faces_per_host_max: 1024,
             faces_per_network_max: 4096,
@@ -169,6 +172,10 @@ impl FacesSection {
                  paths of two PEM files"
             ),
         }
+    }
+
+    pub(super) fn multicast(&self) -> MulticastConfig {
+        self.multicast.resolve(&self.udp)
     }
 
     pub(super) fn unix_access(&self) -> anyhow::Result<UnixAccess> {

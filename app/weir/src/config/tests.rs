@@ -4,7 +4,7 @@ use weir_disk::Engine;
 use weir_disk::Service;
 #[cfg(feature = "lab")]
 use weir_forward::Labels;
-use weir_runtime::{BusyPolicy, Bypass, Listener, Mark, UnsolicitedPolicy};
+use weir_runtime::{BusyPolicy, Bypass, Listener, Mark, MulticastConfig, UnsolicitedPolicy};
 use weir_store::disk::{Admission, OfferAt};
 #[cfg(feature = "lab")]
 use weir_store::disk::{Contention, FilterKind};
@@ -204,6 +204,31 @@ fn data_and_hint_options_reach_the_router() {
     assert_eq!(config.producer_regions, ["/net/x".parse().unwrap()]);
     let config = FileConfig::default().to_runtime().unwrap();
     assert_eq!(config.unsolicited, UnsolicitedPolicy::DropAll);
+}
+
+#[test]
+fn multicast_follows_the_udp_listeners() {
+    let multicast = |text: &str| {
+        let config = parse(&format!("[faces]\n{text}\n")).unwrap().to_runtime().unwrap();
+        let MulticastConfig { devices, has_ipv4, has_ipv6 } = config.multicast;
+        (devices, has_ipv4, has_ipv6)
+    };
+    assert_eq!(multicast(""), (None, true, true));
+    assert_eq!(multicast("udp = [\"0.0.0.0:7000\", \"[::1]:7000\"]"), (None, true, false));
+    assert_eq!(multicast("udp = [\"192.0.2.1:6363\", \"[::]:6363\"]"), (None, false, true));
+    assert_eq!(multicast("udp = []"), (None, false, false));
+    assert_eq!(multicast("multicast = \"none\""), (None, false, false));
+    let devices = Some(vec!["eth0".into(), "wlan0".into()]);
+    assert_eq!(multicast("udp = []\nmulticast = [\"eth0\", \"wlan0\"]"), (devices, true, true));
+    for (value, part) in [
+        ("\"eth0\"", "write \"auto\", \"none\", or names of network devices, such as [\"eth0\"]"),
+        ("true", "names of network devices"),
+        ("[\"\"]", "names no network device"),
+        ("[\"name-of-16-bytes\"]", "names no network device"),
+    ] {
+        let error = error_of(&format!("[faces]\nmulticast = {value}\n"));
+        assert!(error.contains(part), "{error}");
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Neighbours {
 
     /// Handles the signal of the neighbour at `face` that its store has no room for some time. The
     /// time is capped at [`LABEL_MS_MAX`], because a label must expire even if its sender is
-    /// malicious.
+    /// malicious. A signal from a face to several peers says nothing about the others.
     pub(crate) fn on_signal(
         &mut self,
         now: Instant,
@@ -97,6 +97,9 @@ impl Neighbours {
         signal: HopSignal,
         stats: &mut BusyStats,
     ) {
+        if !face.is_point_to_point() {
+            return;
+        }
         let HopSignal::Unavailable { for_ms } = signal;
         match for_ms {
             0 => stats.available_received += 1,

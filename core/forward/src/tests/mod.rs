@@ -19,6 +19,7 @@ mod disk;
 mod disks;
 mod forgery;
 mod forwarding;
+mod multi_access;
 mod multipath;
 mod room;
 mod scope;

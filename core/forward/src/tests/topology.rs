@@ -27,9 +27,20 @@ pub(super) struct Counts {
 
 /// What is behind an end.
 enum Peer {
-    Link { to: End, delay_ns: u64 },
+    Link {
+        to: End,
+        delay_ns: u64,
+    },
+    /// A network segment: every other end receives each packet.
+    Segment {
+        others: Vec<End>,
+        delay_ns: u64,
+    },
     Consumer,
-    Producer { prefix: Name, delay_ns: u64 },
+    Producer {
+        prefix: Name,
+        delay_ns: u64,
+    },
 }
 
 struct EndState {
@@ -86,6 +97,30 @@ impl Topology {
         self.connect(from, Peer::Link { to, delay_ns });
         self.connect(to, Peer::Link { to: from, delay_ns });
         [from, to]
+    }
+
+    /// Connects all nodes by one network segment.
+    pub(super) fn segment<const N: usize>(&mut self, nodes: [Node; N], delay_ms: u64) -> [End; N] {
+        let attributes = FaceAttributes {
+            link_type: LinkType::MultiAccess,
+            tokens: PitTokens::Off,
+            ..FaceAttributes::point_to_point(FaceScope::NonLocal)
+        };
+        let delay_ns = delay_ms * NS_PER_MS;
+        let ends = nodes.map(|node| {
+            let end = self.face_with(node, attributes);
+            self.connect(end, Peer::Segment { others: Vec::new(), delay_ns });
+            end
+        });
+        for end in ends {
+            let others = ends.into_iter().filter(|&other| other != end).collect();
+            self.connect(end, Peer::Segment { others, delay_ns });
+        }
+        ends
+    }
+
+    pub(super) fn drops(&self, node: Node, reason: DropReason) -> u64 {
+        self.routers[node.0].stats().drops[reason as usize]
     }
 
     pub(super) fn consumer(&mut self, node: Node) -> End {
@@ -185,8 +220,11 @@ impl Topology {
     }
 
     fn face(&mut self, node: Node, scope: FaceScope) -> End {
+        self.face_with(node, FaceAttributes::point_to_point(scope))
+    }
+
+    fn face_with(&mut self, node: Node, attributes: FaceAttributes) -> End {
         let face = FaceId(300 + self.ends.len() as u64);
-        let attributes = FaceAttributes::point_to_point(scope);
         self.command(node, Command::AddFace { face, attributes });
         (node, face)
     }
@@ -279,6 +317,13 @@ impl Topology {
                 let header = LpHeader { incoming_face: None, ..out.header };
                 let at = self.now.plus_ns(delay_ns);
                 self.send_at(at, to, header, out.packet, announcement);
+            }
+            Peer::Segment { others, delay_ns } => {
+                let (others, delay_ns) = (others.clone(), *delay_ns);
+                for to in others {
+                    let header = LpHeader { incoming_face: None, ..out.header.clone() };
+                    self.send_at(self.now.plus_ns(delay_ns), to, header, out.packet.clone());
+                }
             }
             Peer::Producer { prefix, delay_ns } if kind == PacketKind::Interest => {
                 let interest = InterestView::decode(&out.packet).unwrap();

@@ -64,7 +64,8 @@ use crate::message::{ToControl, ToWorker, WorkerSnapshot};
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
-const LISTENER_TOKEN_FIRST: usize = 2;
+const DEVICES_TOKEN: Token = Token(2);
+const LISTENER_TOKEN_FIRST: usize = 3;
 /// How long worker threads may take to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -95,6 +96,7 @@ impl Control {
         let mut events = Events::with_capacity(256);
         self.run_manager(self.clock.now());
         self.faces.connect_statics();
+        self.faces.start_multicast(self.clock.now(), self.poll.registry(), DEVICES_TOKEN);
         if keeps_index {
             self.contents.track(Some(HoldingsConfig::default()));
         }
@@ -136,6 +138,7 @@ impl Control {
                         self.begin_stop(now);
                     }
                 }
+                DEVICES_TOKEN => self.faces.on_devices_changed(now),
                 Token(number) => {
                     for socket in self.acceptor.on_readable(now, number - LISTENER_TOKEN_FIRST) {
                         self.faces.on_accepted(now, socket);
@@ -169,6 +172,7 @@ impl Control {
             self.faces.on_accepted(now, socket);
         }
         self.faces.run_timers(now);
+        self.faces.run_multicast_timer(now);
         if self.disks.as_mut().is_some_and(|disks| disks.run_timers(now)) {
             self.is_stopping = true;
         }

@@ -1,6 +1,7 @@
 //! Commands of the control thread and of other worker threads.
 
 use weir_base::{FaceId, Instant};
+use weir_face::UdpCounters;
 use weir_forward::{Command, Input};
 use weir_link::Link;
 
@@ -134,6 +135,19 @@ impl Worker {
         self.faces.resume_moved(slot);
     }
 
+    /// The counters of all UDP sockets of this thread.
+    fn udp_counters(&self) -> UdpCounters {
+        let mut sum = self.faces.ports().counters();
+        for (_, face) in self.faces.table().iter() {
+            if let FaceSocket::Own(socket) = &face.socket
+                && let Some(counters) = socket.udp_counters()
+            {
+                sum += counters;
+            }
+        }
+        sum
+    }
+
     fn snapshot(&self, now: Instant) -> WorkerSnapshot {
         let mut worker = self.stats.counters;
         worker.port_errors = self.faces.ports().errors();
@@ -154,7 +168,7 @@ impl Worker {
             faces: faces.collect(),
             removed_face_drops: self.stats.removed_face_drops(),
             worker,
-            udp: self.faces.ports().counters(),
+            udp: self.udp_counters(),
         }
     }
 }

@@ -34,7 +34,7 @@ impl Faces {
         }
     }
 
-    fn draft(&self, socket: Socket, persistency: FacePersistency) -> FaceDraft {
+    pub(super) fn draft(&self, socket: Socket, persistency: FacePersistency) -> FaceDraft {
         FaceDraft {
             remote: socket.remote_uri(),
             local: socket.local_uri(),
@@ -280,14 +280,10 @@ impl Faces {
 /// Checks the address to which a command's host name has resolved.
 fn check_resolved(connection: Connected, uri: &str) -> Result<Connected, FaceError> {
     let remote = connection.remote_uri();
-    let unsupported = |why: String| Err(FaceError::Unsupported(why));
-    if let Err(error) = remote.check_peer(uri) {
-        return unsupported(error.to_string());
+    match remote.check_peer(uri) {
+        Ok(()) => Ok(connection),
+        Err(error) => Err(FaceError::Unsupported(error.to_string())),
     }
-    if remote.socket_addr().is_some_and(|address| address.ip().is_multicast()) {
-        return unsupported(format!("{uri} is a multicast address; faces have one peer"));
-    }
-    Ok(connection)
 }
 
 fn static_request(config: &StaticFace, is_datagram: bool) -> FaceRequest {

@@ -84,8 +84,8 @@ pub(super) fn apply_changes(
         link.codec.local_fields = local_fields;
     }
     if let Some(reliability) = changes.reliability {
-        if reliability && !matches!(remote, FaceUri::Udp(_)) {
-            return unsupported("only UDP faces with NDN packets support reliability");
+        if reliability && (!matches!(remote, FaceUri::Udp(_)) || remote.is_multicast()) {
+            return unsupported("only UDP faces to one peer with NDN packets support reliability");
         }
         link.codec.reliability = reliability;
     }

@@ -1,13 +1,15 @@
 //! All faces of the router, as the control thread knows them. Worker threads own the sockets. This
 //! component sends them commands and leaves notices for the manager.
 //!
-//! The methods of [`Faces`] are in three files: `create` creates faces, `recheck` moves them to
-//! other addresses, and this file manages existing ones. Each calls only later ones.
+//! The methods of [`Faces`] are in four files: `multicast` follows the network devices, `create`
+//! creates faces, `recheck` moves them to other addresses, and this file manages existing ones.
+//! Each calls only later ones.
 
 mod balance;
 mod connector;
 mod create;
 mod links;
+mod multicast;
 mod ports;
 mod recheck;
 mod table;
@@ -18,15 +20,17 @@ use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_face::{FaceUri, TlsTrust, UdpFormat, UdpPath, UdpPort, source_toward};
-use weir_forward::{Command, FaceScope};
+use weir_forward::{Command, FaceAttributes, FaceScope};
 use weir_link::LinkConfig;
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, HicnAnswer, ManagerInput,
 };
+use weir_wire::PACKET_SIZE_MAX;
 
 use self::balance::{Balance, Move};
 use self::connector::{Connector, RECHECK, RECONNECT};
 use self::links::udp_mtu;
+use self::multicast::MulticastFaces;
 use self::ports::UdpPorts;
 use self::table::{FaceRecord, FaceTable};
 use super::operators::Operators;
@@ -36,7 +40,7 @@ use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
 use crate::mailbox::ControlSender;
 use crate::message::{
     CloseReason, ConnectPurpose, NewFace, NewSocket, PortId, ToWorker, WorkReport, face_attributes,
-    set_face_number,
+    link_type, set_face_number,
 };
 use crate::rate_limited_log::RateLimitedLog;
 
@@ -54,6 +58,7 @@ pub(super) struct Faces {
     ports: UdpPorts,
     statics: Vec<StaticEntry>,
     connector: Connector,
+    multicast: MulticastFaces,
     balance: Balance,
     refused: RefusedConnections,
     notices: VecDeque<ManagerInput>,
@@ -107,6 +112,7 @@ impl Faces {
             ports: UdpPorts::new(workers.clone(), config.face_defaults.clone()),
             statics: statics.map(|config| StaticEntry { config, attempts: 0 }).collect(),
             connector: Connector::new(control, trust),
+            multicast: MulticastFaces::new(config.multicast.clone()),
             balance: Balance::new(config.threads, interval_ns),
             refused: RefusedConnections::default(),
             notices: VecDeque::new(),
@@ -225,7 +231,8 @@ impl Faces {
     }
 
     /// The PIT tokens of a face. Local applications cannot forge Data of others, so they need no
-    /// secret.
+    /// secret. On a link with several nodes, all see each other's tokens, and a node that answers
+    /// two others returns the token of one of them. So tokens prove nothing there.
     fn pit_token(
         &self,
         static_index: Option<usize>,
@@ -236,6 +243,7 @@ impl Faces {
         let format = if remote.has_hicn_packets() { UdpFormat::Hicn } else { UdpFormat::Ndn };
         declared.unwrap_or(match scope {
             FaceScope::Local => PitTokenChoice::Short,
+            FaceScope::NonLocal if remote.is_multicast() => PitTokenChoice::Off,
             FaceScope::NonLocal => self.defaults.pit_token_of(format),
         })
     }
@@ -247,6 +255,7 @@ impl Faces {
         let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
         let token = self.pit_token(face.static_index, scope, &face.remote);
         let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
+        let attributes = FaceAttributes { link_type: link_type(&face.remote), ..attributes };
         self.workers.send_all_shards(|| Command::AddFace { face: id, attributes });
     }
 
@@ -281,6 +290,7 @@ impl Faces {
         let face = self.table.find_mut(id).ok_or(FaceError::NotFound)?;
         let peer = face.remote.socket_addr().map(|peer| peer.ip());
         let mtu_default = match peer {
+            Some(peer) if peer.is_multicast() => PACKET_SIZE_MAX,
             Some(peer) => udp_mtu(&self.defaults, peer),
             None => face.remote.device_mtu().unwrap_or(face.link.codec.mtu),
         };
@@ -327,7 +337,7 @@ impl Faces {
     ) {
         let Some(face) = self.table.find_mut(id) else { return };
         let remote = face.remote.to_string();
-        if removed {
+        if removed || self.multicast.lose(now, id) {
             tracing::debug!(face = id.0, remote, ?reason, "face closed");
             return self.remove(id);
         }
@@ -351,7 +361,7 @@ impl Faces {
     // Reconnecting.
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.connector.next_retry()
+        self.connector.next_retry().into_iter().chain(self.multicast.next_wakeup()).min()
     }
 
     fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {

@@ -153,11 +153,7 @@ impl UdpPorts {
     pub(in crate::worker) fn counters(&self) -> UdpCounters {
         let mut sum = UdpCounters::default();
         for (_, port) in self.slots.iter() {
-            let counters = port.socket.counters();
-            sum.receive_overflows += counters.receive_overflows;
-            sum.truncated += counters.truncated;
-            sum.receive_errors += counters.receive_errors;
-            sum.send_errors += counters.send_errors;
+            sum += port.socket.counters();
         }
         sum
     }
