@@ -343,6 +343,21 @@ fn header_is_that_of_fragment_zero() {
     assert_eq!(link.partial_bytes(), 0);
 }
 
+/// ndnd (31822ab) reads these fields from the fragment that arrives last.
+#[test]
+fn each_fragment_has_token_and_mark() {
+    let mut link = Link::new(LinkConfig::datagram(1420));
+    let repeated = LpHeader { congestion_mark: 1, ..token(b"ndnd's") };
+    let header = LpHeader { no_cache: true, ..repeated.clone() };
+    link.enqueue(START, header.clone(), data(8000)).unwrap();
+    let frames = sent(&mut link);
+    assert_eq!(frames.len(), 6);
+    for (at, frame) in frames.iter().enumerate() {
+        let expected = if at == 0 { &header } else { &repeated };
+        assert_eq!(LpView::decode(frame).unwrap().header, *expected, "fragment {at}");
+    }
+}
+
 #[test]
 fn invalid_fragments_are_dropped() {
     let mut link = Link::new(LinkConfig::datagram(8800));

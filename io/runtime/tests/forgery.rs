@@ -12,7 +12,7 @@ use weir_io_fixture::router::{
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_runtime::{PitTokenChoice, StaticFace};
-use weir_wire::{LpFraming, LpHeader, LpView, PitToken};
+use weir_wire::{Interest, LpFraming, LpHeader, LpView, PitToken};
 
 /// A router with a UDP neighbour, `producer`, as the next hop for `/a`.
 fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPeer) {
@@ -143,7 +143,7 @@ fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> Te
     router
 }
 
-/// Over UDP and TCP, with one worker thread and several.
+/// Over UDP and TCP, with one worker thread and several, for each length of the consumer's token.
 #[test]
 fn sends_only_tokens_ndnd_accepts() {
     for (threads, scheme) in [1, 2, 5].into_iter().flat_map(|n| [(n, "udp4"), (n, "tcp4")]) {
@@ -158,15 +158,46 @@ fn sends_only_tokens_ndnd_accepts() {
         });
         let router = with_face(&format!("{scheme}://{address}"), threads, None);
         let mut consumer = router.unix();
-        for turn in 0..20 {
-            consumer.send(&interest(&format!("/a/{turn}")));
-            assert_eq!(content_of(&consumer.receive().data()), b"ndnd");
+        for len in 0..=32 {
+            let token = PitToken::new(&vec![7; len]).unwrap();
+            consumer.send(&with_token(token, &interest(&format!("/a/{len}"))));
+            let ReceivedPacket::Data { header, wire } = consumer.receive() else { panic!("{len}") };
+            assert_eq!((header.pit_token, content_of(&wire)), (token, b"ndnd".to_vec()));
         }
         assert_eq!(drops(&router, DropReason::Spoofed), 0);
         router.stop();
         ending.send_to(&[], address).unwrap();
         neighbour.join().expect("it was never given a token that ends it");
     }
+}
+
+/// ndnd (31822ab) with several threads finds the thread of a CanBePrefix Interest by the token
+/// alone, and reads the token from the fragment that arrives last.
+#[test]
+fn each_fragment_to_ndnd_has_its_token() {
+    let router = TestRouter::start_with(|config| config.face_defaults.udp_mtu = Some(1420));
+    let mut producer = router.unix();
+    let prefix = ControlParameters { name: Some(name("/a")), ..ControlParameters::default() };
+    assert_eq!(producer.command(Command::RibRegister, &prefix).code, 200);
+    let ndnd = router.udp();
+    let asked = Interest::new(name("/a")).can_be_prefix(true).nonce(7).encode();
+    // Thread 3, and the number of a PIT entry.
+    let token = PitToken::new(&[0, 3, 0, 0, 1, 0]).unwrap();
+    ndnd.send(&with_token(token, &asked));
+    let ReceivedPacket::Interest { header, .. } = producer.receive() else { panic!("no Interest") };
+    producer.send(&with_token(header.pit_token, &data("/a/b/c", &[7; 8000])));
+    let mut count = 1;
+    for index in 0.. {
+        let frame = ndnd.frame();
+        let view = LpView::decode(&frame).unwrap();
+        assert_eq!((view.framing.frag_index, view.header.pit_token), (index, token));
+        count = view.framing.frag_count;
+        if index + 1 == count {
+            break;
+        }
+    }
+    assert_eq!(count, 6);
+    router.stop();
 }
 
 #[test]

@@ -126,10 +126,13 @@ impl NdnlpEncoder {
         Ok(Frame::bare(Packet::from(octets)))
     }
 
-    /// Encodes the fragments of a packet. Network-layer fields go only into fragment 0, as in NFD.
-    /// With reliability, a packet that fits into one frame is one fragment of one, so each packet
-    /// has a Sequence and room for a TxSequence. Outside of [`Self::encode`], which stays small for
-    /// the usual packet.
+    /// Encodes the fragments of a packet. Network-layer fields go into fragment 0, as in NFD. The
+    /// others repeat its PIT token and congestion mark. ndnd (31822ab,
+    /// fw/face/ndnlp-link-service.go) reads both from the fragment that arrives last, and sends
+    /// them in each as well. Without a token it looks for pending Interests of the Data's exact
+    /// name, so it drops Data for CanBePrefix. With reliability, a packet that fits into one frame
+    /// is one fragment of one, so each packet has a Sequence and room for a TxSequence. Outside of
+    /// [`Self::encode`], which stays small for the usual packet.
     #[inline(never)]
     fn encode_fragments(
         &mut self,
@@ -140,7 +143,8 @@ impl NdnlpEncoder {
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
         let CodecContext { now, config, counters } = context;
-        let rest = LpHeader::default();
+        let LpHeader { pit_token, congestion_mark, .. } = *header;
+        let rest = LpHeader { pit_token, congestion_mark, ..LpHeader::default() };
         let is_reliable = reliability.is_some();
         let (count, first_len, next_len) =
             fragment_sizes(config, is_reliable, [header, &rest], packet.len())?;
