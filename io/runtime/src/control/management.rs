@@ -6,8 +6,8 @@ use std::mem;
 use weir_base::{Instant, Packet};
 use weir_face::unix_time_ms;
 use weir_manage::{
-    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData,
-    Sender,
+    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox,
+    ManagerStats, OutData, Sender,
 };
 use weir_wire::{PacketView, tlv};
 
@@ -31,6 +31,10 @@ impl Management {
 
     pub(super) fn counters(&self) -> FaceCounters {
         self.counters
+    }
+
+    pub(super) fn stats(&self) -> ManagerStats {
+        self.manager.stats()
     }
 
     /// Counts a packet that the router receives from the manager.

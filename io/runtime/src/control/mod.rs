@@ -244,6 +244,7 @@ impl Control {
         let done = self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks);
         let done = done.map(|(requester, mut snapshot)| {
             snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
+            snapshot.management = self.management.stats();
             (requester, snapshot)
         });
         match done {
