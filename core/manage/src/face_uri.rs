@@ -36,7 +36,7 @@ pub(crate) fn form(uri: &str) -> UriForm {
         "fd" => rest.parse::<u32>().is_ok(),
         "dev" => !rest.is_empty() && !rest.contains('/'),
         "ether" => rest.starts_with('[') && rest.ends_with(']'),
-        "internal" | "null" => rest.is_empty(),
+        "internal" | "contentstore" | "null" => rest.is_empty(),
         _ => !rest.is_empty(),
     };
     if is_canonical { UriForm::Canonical } else { UriForm::NonCanonical }

@@ -95,7 +95,7 @@ impl FaceTable {
         parameters: &ControlParameters,
     ) -> Result<Option<Action>, ControlResponse> {
         match parameters.face_id {
-            Some(FaceId::INTERNAL | FaceId::NULL) => {
+            Some(FaceId::INTERNAL | FaceId::CONTENT_STORE | FaceId::NULL) => {
                 Err(ControlResponse::new(406, "The router's own faces cannot be closed"))
             }
             Some(face) if self.faces.contains_key(&face) => Ok(Some(Action::DestroyFace { face })),

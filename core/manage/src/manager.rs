@@ -35,26 +35,30 @@ use crate::store::{self, StoreModule};
 use crate::strategy::StrategyTable;
 use crate::transactions::{Outcome, Pending, Task, Transactions};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ManagerStats {
-    /// Commands that were run, or were refused because of their parameters.
-    pub commands: u64,
-    /// Commands that were refused because of their signature.
-    pub unauthorized: u64,
-    pub datasets: u64,
-    /// Interests dropped because they are malformed, or not for management.
-    pub ignored: u64,
-    /// Commands, datasets, and configured routes and strategies that were refused because a table
-    /// was full, or the face or strategy unknown.
-    pub overflows: u64,
-    /// Data that the signer failed to sign.
-    pub signer_failures: u64,
-    /// Answers to transactions that had already ended.
-    pub late_answers: u64,
-    /// Prefix announcements of neighbours that made no route (strategy self-learning).
-    pub announcements_refused: u64,
-    /// Commands that the routing daemon refused or did not answer.
-    pub readvertise_failures: u64,
+weir_base::counters! {
+    /// What the manager has handled.
+    #[derive(Copy)]
+    pub struct ManagerStats {
+        /// Management commands that were run, or were refused because of their parameters.
+        commands: Total, "management_commands";
+        /// Management commands that were refused because of their signature.
+        unauthorized: Total, "management_unauthorized";
+        /// Interests for status datasets.
+        datasets: Total, "management_datasets";
+        /// Management Interests dropped because they are malformed, or not for management.
+        ignored: Total, "management_ignored";
+        /// Commands, datasets, and configured routes and strategies that were refused because a
+        /// table was full, or the face or strategy unknown.
+        overflows: Total, "management_overflows";
+        /// Management Data that the signer failed to sign.
+        signer_failures: Total, "management_signer_failures";
+        /// Answers to management transactions that had already ended.
+        late_answers: Total, "management_late_answers";
+        /// Prefix announcements of neighbours that made no route (strategy self-learning).
+        announcements_refused: Total, "announcements_refused";
+        /// Commands that the routing daemon (NLSR, ndn-dv) refused or did not answer.
+        readvertise_failures: Total, "readvertise_failures";
+    }
 }
 
 /// Module and name of the dataset of stored segments.
@@ -126,6 +130,10 @@ impl Manager {
         }
         // Management Interests reach the manager by the internal face.
         manager.register_trusted(&Scope::Localhost.prefix(), OWN_ROUTE, out);
+        // So do Interests for any dataset.
+        let mut localhost = Name::new();
+        localhost.append_str("localhost");
+        manager.register_trusted(&localhost, Route { flags: 0, ..OWN_ROUTE }, out);
         if manager.localhop {
             manager.register_trusted(&Scope::Localhop.prefix(), OWN_ROUTE, out);
         }
@@ -264,6 +272,9 @@ impl Manager {
             self.stats.ignored += 1;
             return;
         };
+        if is_for_any_dataset(&interest) && sender != Sender::Remote {
+            return self.publish_any_dataset(at, ingress, out);
+        }
         let Some(scope) = Scope::of(interest.name) else {
             self.stats.ignored += 1;
             return;
@@ -297,6 +308,16 @@ impl Manager {
         } else {
             self.stats.ignored += 1;
         }
+    }
+
+    /// Answers an Interest that any dataset satisfies. ndn-cxx's integration tests (a362e65) expect
+    /// Data for `/localhost`, which NFD's store has from the answers to NFD's own commands.
+    fn publish_any_dataset(&mut self, at: Clocks, ingress: FaceId, out: &mut ManagerOutbox) {
+        let mut name = Scope::Localhost.prefix();
+        name.append_str("faces").append_str("channels");
+        let content = self.channel_items();
+        self.stats.datasets += 1;
+        self.publish(&ReplyTarget { ingress, name }, &content, at, out);
     }
 
     /// Handles Data for an Interest of the manager itself.
@@ -358,7 +379,11 @@ impl Manager {
             }
             Ok(mut parameters) => {
                 command.apply_defaults(&mut parameters);
-                self.carry_out(request, command, parameters, out)
+                if self.changes_own_route(command, &parameters) {
+                    Outcome::refuse(406, "The router's own routes cannot be changed")
+                } else {
+                    self.carry_out(request, command, parameters, out)
+                }
             }
         };
         match outcome {
@@ -420,6 +445,22 @@ impl Manager {
                 self.routing.flush(&mut out.actions);
                 Outcome::ok(parameters)
             }
+        }
+    }
+
+    /// Whether a command would change a route by which commands reach the manager. No later command
+    /// could restore it.
+    fn changes_own_route(&self, command: Command, parameters: &ControlParameters) -> bool {
+        let Some(prefix) = &parameters.name else { return false };
+        let is_own = parameters.face_id == Some(FaceId::INTERNAL)
+            && Scope::of(prefix.as_view()).is_some()
+            && self.routing.rib.routes(prefix).any(|route| *route == OWN_ROUTE);
+        match command {
+            Command::FibRemoveNextHop => is_own,
+            Command::RibRegister | Command::RibUnregister => {
+                is_own && parameters.origin == Some(OWN_ROUTE.origin)
+            }
+            _ => false,
         }
     }
 
@@ -704,10 +745,7 @@ impl Manager {
                     _ => Dataset::Malformed("Malformed filter"),
                 }
             }
-            (b"faces", b"channels") => {
-                let channels = self.channels.iter();
-                items(channels.map(|uri| ChannelStatus { local_uri: uri.clone() }))
-            }
+            (b"faces", b"channels") => Dataset::Content(self.channel_items()),
             (b"cs", b"info") => Dataset::Task(Task::Store),
             HOLDINGS => match store::holdings_object(request.interest) {
                 Some(object) => Dataset::Task(Task::Holdings { object }),
@@ -719,6 +757,11 @@ impl Manager {
             (b"strategy-choice", b"list") => items(self.strategies.items()),
             _ => return None,
         })
+    }
+
+    /// The content of faces/channels.
+    fn channel_items(&self) -> Vec<u8> {
+        encode_items(self.channels.iter().map(|uri| ChannelStatus { local_uri: uri.clone() }))
     }
 
     /// Handles the driver's counters for a dataset.
@@ -824,6 +867,13 @@ impl Manager {
         self.stats.signer_failures += u64::from(data.is_none());
         out.data.extend(data);
     }
+}
+
+/// Whether the names of all datasets begin with the Interest's name.
+fn is_for_any_dataset(interest: &InterestView<'_>) -> bool {
+    let prefix = Scope::Localhost.prefix();
+    let is_prefix = interest.name.is_prefix_of(prefix.as_view());
+    interest.can_be_prefix && is_prefix && interest.name.component_count() > 0
 }
 
 /// The result of an Interest for a dataset.

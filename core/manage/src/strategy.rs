@@ -6,11 +6,14 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use weir_forward::strategy::{Strategy, StrategyKind as RouterStrategy};
-use weir_wire::{Name, NameView};
+use weir_wire::{ComponentView, Name, NameView};
 
 use crate::io::Action;
 use crate::parameters::ControlResponse;
 use crate::status::StrategyChoice;
+
+/// The first octet of a version component in the older naming conventions.
+const VERSION_MARKER: u8 = 0xfd;
 
 /// A strategy that the router has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,11 +103,12 @@ impl StrategyTable {
     /// higher version that declares itself compatible, but Weir's strategies declare none.
     fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
         // The components after the version are parameters.
-        let version_at = (1..name.component_count()).rev().find(|at| {
-            name.component(*at).is_some_and(|component| component.as_version().is_some())
-        });
-        let base = name.prefix(version_at.unwrap_or_else(|| name.component_count()));
-        let version = version_at.and_then(|at| name.component(at)).and_then(|c| c.as_version());
+        let version_at = |at| Some((at, name.component(at).and_then(version_of)?));
+        let (base_len, version) = match (1..name.component_count()).rev().find_map(version_at) {
+            Some((at, version)) => (at, Some(version)),
+            None => (name.component_count(), None),
+        };
+        let base = name.prefix(base_len);
         let found = self
             .kinds
             .iter()
@@ -125,9 +129,27 @@ impl StrategyTable {
             let name = kind.short_name();
             return Err(refuse(format!("{name} does not support version {version}")));
         }
+        let mut full = kind.versioned_name();
+        name.components().skip(base_len + 1).for_each(|component| {
+            full.push_view(component);
+        });
         // Strategies check their own parameters, so this manager accepts only names that the router
         // accepts.
-        Strategy::from_name(name).map_err(|error| refuse(error.to_string()))?;
-        Ok(name.to_name())
+        Strategy::from_name(full.as_view()).map_err(|error| refuse(error.to_string()))?;
+        Ok(full)
     }
+}
+
+/// The version that a component denotes: `v=5`, or `%FD%05` of the older naming conventions, which
+/// scripts for NFD still use (ndn-cxx a362e65, `Component::isVersion`).
+fn version_of(component: ComponentView<'_>) -> Option<u64> {
+    component.as_version().or_else(|| match component.value {
+        [VERSION_MARKER, number @ ..] if component.is_generic() => match *number {
+            [a] => Some(u64::from(a)),
+            [a, b] => Some(u64::from(u16::from_be_bytes([a, b]))),
+            [a, b, c, d] => Some(u64::from(u32::from_be_bytes([a, b, c, d]))),
+            _ => <[u8; 8]>::try_from(number).ok().map(u64::from_be_bytes),
+        },
+        _ => None,
+    })
 }

@@ -42,6 +42,8 @@ pub enum FaceUri {
     Fd(u64),
     /// `internal://`
     Internal,
+    /// `contentstore://`
+    ContentStore,
     /// `null://`
     Null,
     /// `dev://eth0`
@@ -209,6 +211,7 @@ impl FaceUri {
             Self::Unix(_) => "unix",
             Self::Fd(_) => "fd",
             Self::Internal => "internal",
+            Self::ContentStore => "contentstore",
             Self::Null => "null",
             Self::Device(_) => "dev",
             Self::Ether(_) => "ether",
@@ -372,6 +375,7 @@ impl FromStr for FaceUri {
             "unix" if rest.len() > 1 && rest.starts_with('/') => Ok(Self::Unix(rest.into())),
             "fd" => rest.parse().map(Self::Fd).map_err(|_| malformed()),
             "internal" if rest.is_empty() => Ok(Self::Internal),
+            "contentstore" if rest.is_empty() => Ok(Self::ContentStore),
             "null" if rest.is_empty() => Ok(Self::Null),
             "dev" if !rest.is_empty() => Ok(Self::Device(rest.to_owned())),
             "hicn+tun" => parse_tun(rest, text),
@@ -385,7 +389,7 @@ impl FromStr for FaceUri {
                 }
                 Ok(Self::UdpDevice { is_v6: scheme == "udp6+dev", device: device.to_owned(), port })
             }
-            "unix" | "internal" | "null" | "dev" => Err(malformed()),
+            "unix" | "internal" | "contentstore" | "null" | "dev" => Err(malformed()),
             other => Err(FaceUriError::UnsupportedScheme(other.to_owned())),
         }
     }
@@ -402,7 +406,7 @@ impl fmt::Display for FaceUri {
             | Self::WebSocketClient(address) => write_address(f, address),
             Self::Unix(path) => write!(f, "{}", path.display()),
             Self::Fd(number) => write!(f, "{number}"),
-            Self::Internal | Self::Null => Ok(()),
+            Self::Internal | Self::ContentStore | Self::Null => Ok(()),
             Self::Device(device) | Self::HicnTun { device, locator: None } => f.write_str(device),
             Self::HicnTun { device, locator: Some(locator) } => write!(f, "{device}/{locator}"),
             Self::WebSocketTls { host, port, path } if host.contains(':') => {
@@ -586,6 +590,7 @@ mod tests {
             "wss://router.example:8443/ws/?a=b",
             "wss://[2001:db8::1]:443/x",
             "internal://",
+            "contentstore://",
             "null://",
         ] {
             let uri: FaceUri = text.parse().unwrap_or_else(|error| panic!("{error}"));

@@ -342,7 +342,8 @@ impl SnapshotCollector {
             .encode_descriptor("faces", "Faces that exist now", None, MetricType::Gauge)?
             .encode_gauge(&faces)?;
         encode_table(encoder, &self.0.router)?;
-        encode_table(encoder, &self.0.router.store)
+        encode_table(encoder, &self.0.router.store)?;
+        encode_table(encoder, &self.0.management)
     }
 
     fn shared_memory(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -427,6 +428,7 @@ mod tests {
             expires_in_ns: None,
             heard_ns_ago: None,
         });
+        snapshot.management.readvertise_failures = 2;
         for time_ns in [300, 10_000, 12_000] {
             snapshot.router.upstream_latency.record(time_ns);
         }
@@ -442,6 +444,8 @@ mod tests {
             "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
             "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
             "weir_pit_entries 0".into(),
+            "weir_management_commands_total 0".into(),
+            "weir_readvertise_failures_total 2".into(),
             "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),
             "weir_upstream_latency_seconds_bucket{le=\"0.000016383\"} 3".into(),
             "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 3".into(),

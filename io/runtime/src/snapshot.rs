@@ -7,6 +7,7 @@ use weir_disk::DiskCounters;
 use weir_face::UdpCounters;
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
+use weir_manage::ManagerStats;
 
 /// Counters and sizes of a router.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,7 @@ pub struct Snapshot {
     pub shared_memory: Option<SharedMemorySnapshot>,
     /// The disks of the store, in the order of the configuration.
     pub disks: Vec<DiskSnapshot>,
+    pub management: ManagerStats,
 }
 
 /// Memory that applications share with the router (docs/shared-memory.md). Refused offers and

@@ -54,7 +54,7 @@ fn with_upstream(peer: &str, pit_token: Option<PitTokenChoice>, threads: usize) 
         });
     });
     router.wait_until("the route", |snapshot| {
-        !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 2
+        !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 3
     });
     router
 }

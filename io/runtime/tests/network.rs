@@ -433,7 +433,7 @@ fn static_faces_join_two_routers() {
             }];
         });
         near.wait_until("the face is there", |snapshot| {
-            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 2
+            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 3
         });
         let mut consumer = near.unix();
         let uri = format!("/far/{scheme}");
@@ -471,7 +471,7 @@ fn lost_frames_are_sent_again() {
         config.static_faces = faces.collect();
     });
     near.wait_until("the faces are there", |snapshot| {
-        snapshot.faces.len() == 2 && snapshot.router.fib_entries >= 3
+        snapshot.faces.len() == 2 && snapshot.router.fib_entries >= 4
     });
     let mut consumer = near.unix();
     consumer.send(&interest("/far/1"));

@@ -209,8 +209,10 @@ fn object_spans_threads_and_is_found() {
         consumers[1].send(&prefix_interest("/elsewhere", false));
         assert_eq!(consumers[1].receive().nack(), NackReason::NoRoute);
         // Management: a dataset by its prefix, and a count over all shards.
-        consumers[2].send(&prefix_interest("/localhost/nfd/fib/list", true));
-        consumers[2].receive().data();
+        for uri in ["/localhost/nfd/fib/list", "/localhost"] {
+            consumers[2].send(&prefix_interest(uri, true));
+            consumers[2].receive().data();
+        }
         let snapshot = router.snapshot();
         assert_eq!(snapshot.router.shard_timeouts, 0);
         let parameters = ControlParameters {

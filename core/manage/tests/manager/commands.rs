@@ -5,11 +5,16 @@ use weir_manage::commands::Command;
 use weir_manage::{
     Action, ControlParameters, FaceChanges, FaceError, FaceEventKind, FacePersistency, FaceRequest,
     FaceScope, ManagerConfig, ManagerInput, NextHopRecord, PREFIX_COMPONENTS_MAX, StoreSettings,
-    face_flags, route_flags,
+    face_flags, route_flags, route_origin,
 };
 use weir_wire::{DataView, Interest, Name};
 
 use crate::harness::{CLIENT, Harness, PEER, body, face, name, parameters};
+
+const OWN_ROUTES: [&str; 2] = ["/localhost 1:0", "/localhost/nfd 1:0"];
+
+/// The origin of routes that applications register (NFD, RouteOrigin).
+const APP: u64 = 0;
 
 /// `cxx-command-rib-register-v03-digest` and `-v02-digest` of the test vectors: what ndn-cxx's
 /// client sends for `nfdc route add /example 262 ...`.
@@ -66,12 +71,12 @@ fn registers_in_both_formats_of_ndn_cxx() {
         let expected = format!("65276601c867024f4b{expected}");
         assert_eq!(hex::encode(data.content), expected, "octets of ndn-cxx's response");
 
-        assert_eq!(harness.manager.rib().len(), 2);
+        assert_eq!(harness.manager.rib().len(), 3);
         let wakeup = harness.manager.next_wakeup().unwrap();
         assert_eq!(wakeup, harness.now.plus_ns(3600 * weir_base::NS_PER_S));
         harness.drain();
         harness.advance_ms(3_600_000 - 1);
-        assert_eq!(harness.manager.rib().len(), 2);
+        assert_eq!(harness.manager.rib().len(), 3);
         harness.advance_ms(1);
         assert_eq!(
             harness.action(),
@@ -95,7 +100,7 @@ fn registers_the_sender_by_default() {
     let response =
         harness.command(Command::RibUnregister, &parameters(|p| p.name = Some(name("/me"))));
     assert_eq!(crate::harness::body(&response).face_id, Some(CLIENT));
-    assert_eq!(harness.fib(), ["/localhost/nfd 1:0"]);
+    assert_eq!(harness.fib(), OWN_ROUTES);
     // Repeating it is not an error.
     let again = parameters(|p| p.name = Some(name("/me")));
     assert_eq!(harness.command(Command::RibUnregister, &again).code, 200);
@@ -117,17 +122,14 @@ fn inherits_captures_and_forgets_faces() {
     register("/a/b", CLIENT, 7, route_flags::CHILD_INHERIT);
     register("/a/b/c", CLIENT, 1, route_flags::CAPTURE);
     register("/a/b/c/d", CLIENT, 2, 0);
-    let own = "/localhost/nfd 1:0";
-    assert_eq!(
-        harness.fib(),
-        ["/a 262:5", "/a/b 262:5,256:7", "/a/b/c 256:1", "/a/b/c/d 256:2", own]
-    );
+    let others = ["/a 262:5", "/a/b 262:5,256:7", "/a/b/c 256:1", "/a/b/c/d 256:2"];
+    assert_eq!(harness.fib(), [&others[..], &OWN_ROUTES].concat());
     harness.drain();
     harness.give(ManagerInput::FaceEvent {
         kind: FaceEventKind::Destroyed,
         info: face(CLIENT, "fd://20", FaceScope::Local),
     });
-    assert_eq!(harness.fib(), ["/a 262:5", own]);
+    assert_eq!(harness.fib(), [&["/a 262:5"], &OWN_ROUTES[..]].concat());
     let changed: Vec<Name> = harness
         .drain()
         .actions
@@ -148,7 +150,7 @@ fn route_to_unknown_face_is_omitted() {
         p.face_id = Some(FaceId(999));
     });
     assert_eq!(harness.command(Command::RibRegister, &unknown).code, 200);
-    assert_eq!(harness.fib(), ["/localhost/nfd 1:0"]);
+    assert_eq!(harness.fib(), OWN_ROUTES);
     let response = harness.command(Command::FibAddNextHop, &unknown);
     assert_eq!((response.code, response.text.as_str()), (410, "Face not found"));
 }
@@ -305,16 +307,75 @@ fn invalid_faces_are_refused_at_once() {
 #[test]
 fn own_faces_of_the_router_take_routes_but_stay() {
     let mut harness = Harness::new();
-    for own in [FaceId::INTERNAL, FaceId::NULL] {
+    for own in [FaceId::INTERNAL, FaceId::CONTENT_STORE, FaceId::NULL] {
         let destroy = parameters(|p| p.face_id = Some(own));
         assert_eq!(harness.command(Command::FacesDestroy, &destroy).code, 406);
         assert!(harness.out.actions.is_empty());
+        // The store is never a next hop: it has been searched before.
+        if own == FaceId::CONTENT_STORE {
+            continue;
+        }
         let route = parameters(|p| {
             p.name = Some(name("/hole"));
             p.face_id = Some(own);
         });
         assert_eq!(harness.command(Command::RibRegister, &route).code, 200);
         assert_eq!(harness.out.actions.len(), 1, "{own}");
+    }
+}
+
+/// The last command would be the last one ever.
+#[test]
+fn own_routes_of_the_router_stay() {
+    let mut harness = Harness::new();
+    let before = harness.fib();
+    let own = |origin, expires| {
+        parameters(|p| {
+            p.name = Some(name("/localhost/nfd"));
+            p.face_id = Some(FaceId::INTERNAL);
+            p.origin = origin;
+            p.expiration_period_ms = expires;
+        })
+    };
+    for (command, parameters) in [
+        (Command::RibUnregister, own(Some(APP), None)),
+        (Command::RibUnregister, own(None, None)),
+        (Command::RibRegister, own(Some(APP), Some(1))),
+        (Command::FibRemoveNextHop, own(None, None)),
+    ] {
+        assert_eq!(harness.command(command, &parameters).code, 406, "{command:?}");
+        harness.advance_ms(10);
+        assert_eq!(harness.fib(), before);
+    }
+    // Others come and go.
+    let other = own(Some(route_origin::STATIC), None);
+    assert_eq!(harness.command(Command::RibRegister, &other).code, 200);
+    assert_eq!(harness.command(Command::RibUnregister, &other).code, 200);
+    assert_eq!(harness.fib(), before);
+}
+
+/// `nfdc strategy set /a /localhost/nfd/strategy/best-route/%FD%05` works with NFD (fe044ce).
+#[test]
+fn old_version_components_name_strategies() {
+    let mut harness = Harness::new();
+    let set = |strategy: &str| {
+        parameters(|p| {
+            p.name = Some(name("/a"));
+            p.strategy = Some(name(&format!("/localhost/nfd/strategy/best-route/{strategy}")));
+        })
+    };
+    for (given, full) in [
+        ("%FD%05", "v=5"),
+        ("%FD%00%05", "v=5"),
+        ("%FD%05/retx-suppression-initial~20", "v=5/retx-suppression-initial~20"),
+    ] {
+        let response = harness.command(Command::StrategyChoiceSet, &set(given));
+        let strategy = response.body.and_then(|body| body.strategy);
+        assert_eq!(strategy, Some(name(&format!("/localhost/nfd/strategy/best-route/{full}"))));
+    }
+    for (given, code) in [("%FD%04", 409), ("%FD", 404), ("%FD%00%00%05", 404)] {
+        let response = harness.command(Command::StrategyChoiceSet, &set(given));
+        assert_eq!(response.code, code, "{given}");
     }
 }
 

@@ -5,7 +5,8 @@ use weir_manage::commands::{Command, parse_response};
 use weir_manage::{
     Action, ChannelStatus, CsInfo, DatasetError, DatasetFetch, Element, FaceCounters, FaceCrowding,
     FaceEventKind, FaceEventNotification, FaceInfo, FaceQueryFilter, FaceScope, FaceStatus,
-    FibEntry, GeneralStatus, ManagerInput, RibEntry, Snapshot, SnapshotKind, StrategyChoice,
+    FibEntry, GeneralStatus, ManagerInput, RibEntry, Sender, Snapshot, SnapshotKind,
+    StrategyChoice,
 };
 use weir_wire::{DataView, Interest, InterestView, Name};
 
@@ -82,6 +83,32 @@ impl Harness {
     }
 }
 
+/// ndn-cxx's integration test `Consumer/ExpressInterestData` (a362e65) sends `/localhost`.
+#[test]
+fn prefix_of_all_datasets_is_answered() {
+    let mut harness = Harness::new();
+    harness.give(ManagerInput::Channels(vec!["tcp4://0.0.0.0:6363".to_owned()]));
+    for uri in ["/localhost", "/localhost/nfd"] {
+        let interest = Interest::new(name(uri)).can_be_prefix(true).nonce(1);
+        harness.interest(&interest.encode());
+        let reply = harness.out.data.pop().expect("a dataset");
+        let data = DataView::decode(&reply.packet).unwrap();
+        assert!(name("/localhost/nfd/faces/channels").as_view().is_prefix_of(data.name));
+        assert!(reply.no_cache && harness.out.data.is_empty());
+        let channels = ChannelStatus::decode_all(data.content).unwrap();
+        assert_eq!(channels[0].local_uri, "tcp4://0.0.0.0:6363");
+        harness.interest_from(PEER, Sender::Remote, &interest.encode());
+        harness.assert_silent();
+    }
+    for (uri, can_be_prefix) in
+        [("/localhost", false), ("/localhost/x", true), ("/local", true), ("/", true)]
+    {
+        let interest = Interest::new(name(uri)).can_be_prefix(can_be_prefix).nonce(1);
+        harness.interest(&interest.encode());
+        harness.assert_silent();
+    }
+}
+
 #[test]
 fn tables() {
     let mut harness = Harness::new();
@@ -98,14 +125,14 @@ fn tables() {
     let rib = RibEntry::decode_all(&harness.fetch("rib/list")).unwrap();
     assert_eq!(
         rib.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>(),
-        ["/r", "/localhost/nfd"]
+        ["/r", "/localhost", "/localhost/nfd"]
     );
     let found = rib[0].routes[0];
     assert_eq!((found.face_id, found.origin, found.cost, found.flags), (PEER, 255, 3, 1));
     assert_eq!(found.expiration_period_ms, Some(3000));
 
     let fib = FibEntry::decode_all(&harness.fetch("fib/list")).unwrap();
-    assert_eq!(fib.len(), 2);
+    assert_eq!(fib.len(), 3);
     assert_eq!((fib[0].next_hops[0].face_id, fib[0].next_hops[0].cost), (PEER, 3));
 
     let choices = StrategyChoice::decode_all(&harness.fetch("strategy-choice/list")).unwrap();
@@ -135,7 +162,7 @@ fn counters() {
     let uptime_ms = |status: &GeneralStatus| status.current_unix_ms - status.start_unix_ms;
     assert_eq!(uptime_ms(&later), uptime_ms(&general) + 5000);
     harness.unix_ms = UNIX_MS;
-    assert_eq!((general.fib_entries, general.pit_entries, general.in_data), (1, 6, 7));
+    assert_eq!((general.fib_entries, general.pit_entries, general.in_data), (2, 6, 7));
     assert_eq!(general.crowding, Some(CROWDING));
 
     let faces = FaceStatus::decode_all(&harness.fetch("faces/list")).unwrap();

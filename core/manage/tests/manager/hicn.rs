@@ -145,7 +145,7 @@ fn signed_commands_and_full_tables_refuse() {
         assert_eq!(kind(&strict.route(command, 64)), MessageKind::Nack);
     }
     assert_eq!(strict.manager.stats().unauthorized, 2);
-    let mut full = harness(ManagerConfig { routes_max: 2, ..ManagerConfig::default() });
+    let mut full = harness(ManagerConfig { routes_max: 3, ..ManagerConfig::default() });
     assert_eq!(kind(&full.route(Command::ROUTE_ADD, 64)), MessageKind::Ack);
     assert_eq!(kind(&full.route(Command::ROUTE_ADD, 128)), MessageKind::Nack);
 }

@@ -85,6 +85,6 @@ proptest! {
         harness.interest(&damaged);
         damaged.truncate(cut.index(damaged.len()));
         harness.interest(&damaged);
-        prop_assert!(harness.manager.rib().len() <= 3);
+        prop_assert!(harness.manager.rib().len() <= 4);
     }
 }

@@ -7,8 +7,10 @@ use weir_manage::{
     CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FacePersistency, FaceScope,
     FaceStatus, GeneralStatus, LinkType, Snapshot as ManagerSnapshot, SnapshotKind, face_flags,
 };
+use weir_wire::PACKET_SIZE_MAX;
 
 use super::faces::Faces;
+use crate::config::FaceDefaults;
 use crate::snapshot::Snapshot;
 
 /// Returns the dataset that the manager requested. `internal`: the packets of the internal face.
@@ -24,8 +26,10 @@ pub(super) fn dataset(
                 out_interests: runtime_drops(sum, "null-face"),
                 ..FaceCounters::default()
             };
+            let unused = FaceCounters::default();
             let mut statuses = vec![
                 reserved_status(FaceId::INTERNAL, &FaceUri::Internal, internal),
+                reserved_status(FaceId::CONTENT_STORE, &FaceUri::ContentStore, unused),
                 reserved_status(FaceId::NULL, &FaceUri::Null, dropped),
             ];
             statuses.extend(face_statuses(faces, sum));
@@ -36,10 +40,13 @@ pub(super) fn dataset(
     }
 }
 
-/// A face without a socket, as NFD describes its own (daemon/face, fe044ce). Routes may lead to it,
-/// so it is in the list. The manager's packets have local fields.
+/// A face without a socket, as NFD describes its own (daemon/face, fe044ce). Routes and the local
+/// field IncomingFaceId name it, so it is in the list. The manager's packets have local fields, and
+/// NFD reports the defaults of congestion marking for them.
 fn reserved_status(face_id: FaceId, uri: &FaceUri, counters: FaceCounters) -> FaceStatus {
     let is_internal = face_id == FaceId::INTERNAL;
+    let defaults = FaceDefaults::default();
+    let interval_ns = defaults.mark_interval.as_nanos() as u64;
     let info = FaceInfo {
         face_id,
         uri: uri.to_string(),
@@ -48,9 +55,9 @@ fn reserved_status(face_id: FaceId, uri: &FaceUri, counters: FaceCounters) -> Fa
         persistency: FacePersistency::Permanent,
         link_type: LinkType::PointToPoint,
         flags: if is_internal { face_flags::LOCAL_FIELDS } else { 0 },
-        base_congestion_marking_interval_ns: None,
-        default_congestion_threshold_bytes: None,
-        mtu: None,
+        base_congestion_marking_interval_ns: is_internal.then_some(interval_ns),
+        default_congestion_threshold_bytes: is_internal.then_some(defaults.mark_threshold_bytes),
+        mtu: Some(PACKET_SIZE_MAX as u64),
     };
     FaceStatus { info, counters, ..FaceStatus::default() }
 }

@@ -7,8 +7,8 @@ use weir_base::{Instant, Packet};
 use weir_face::unix_time_ms;
 use weir_forward::Event;
 use weir_manage::{
-    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox, OutData,
-    Sender,
+    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox,
+    ManagerStats, OutData, Sender,
 };
 use weir_wire::{PacketView, tlv};
 
@@ -34,9 +34,8 @@ impl Management {
         self.counters
     }
 
-    /// Prefix announcements of neighbours that made no route.
-    pub(super) fn announcements_refused(&self) -> u64 {
-        self.manager.stats().announcements_refused
+    pub(super) fn stats(&self) -> ManagerStats {
+        self.manager.stats()
     }
 
     /// Counts a packet that the router receives from the manager.

@@ -249,10 +249,9 @@ impl Control {
         let disks = self.disks.as_ref();
         let failed_handshakes = self.acceptor.failed_handshakes();
         let done = self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks);
-        let refused = self.management.announcements_refused();
         let done = done.map(|(requester, mut snapshot)| {
             snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
-            snapshot.add_runtime_drop("announcement-refused", refused);
+            snapshot.management = self.management.stats();
             (requester, snapshot)
         });
         match done {

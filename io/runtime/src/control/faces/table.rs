@@ -8,6 +8,7 @@ use weir_face::FaceUri;
 use weir_forward::{FaceScope, LinkType};
 use weir_link::LinkConfig;
 use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, Sender, face_flags};
+use weir_wire::PACKET_SIZE_MAX;
 
 use super::links::apply_changes;
 use crate::message::link_type;
@@ -83,7 +84,11 @@ impl FaceRecord {
             flags,
             base_congestion_marking_interval_ns: Some(self.link.egress.marking.interval_ns),
             default_congestion_threshold_bytes: Some(self.link.egress.marking.threshold_bytes),
-            mtu: self.remote.is_datagram().then_some(self.link.codec.mtu as u64),
+            mtu: Some(match self.remote.is_datagram() {
+                true => self.link.codec.mtu as u64,
+                // Streams have no frames. NFD reports the largest packet.
+                false => PACKET_SIZE_MAX as u64,
+            }),
         }
     }
 
