@@ -322,7 +322,8 @@ impl Topology {
                 let (others, delay_ns) = (others.clone(), *delay_ns);
                 for to in others {
                     let header = LpHeader { incoming_face: None, ..out.header.clone() };
-                    self.send_at(self.now.plus_ns(delay_ns), to, header, out.packet.clone());
+                    let (at, packet) = (self.now.plus_ns(delay_ns), out.packet.clone());
+                    self.send_at(at, to, header, packet, announcement.clone());
                 }
             }
             Peer::Producer { prefix, delay_ns } if kind == PacketKind::Interest => {
