@@ -303,8 +303,8 @@ impl Socket {
     /// The request was refused, or the connection failed.
     pub fn of_handshake(handshake: Handshake) -> io::Result<Self> {
         Ok(match handshake.finish()? {
-            OpenedWebSocket::Plain(socket) => Self::WebSocket(Box::new(socket)),
-            OpenedWebSocket::Tls(socket) => Self::WebSocketTls(Box::new(socket)),
+            OpenedWebSocket::Plain(socket) => Self::WebSocket(socket),
+            OpenedWebSocket::Tls(socket) => Self::WebSocketTls(socket),
         })
     }
 

@@ -80,7 +80,7 @@ impl WebSocketListener {
     pub(crate) fn accept(&self) -> io::Result<Option<Handshake>> {
         let Some(tcp) = self.tcp.accept()? else { return Ok(None) };
         let stream = match &self.certificate {
-            None => Stream::Plain(tcp),
+            None => Stream::Plain(Box::new(tcp)),
             Some(certificate) => {
                 let tls = ServerConnection::new(certificate.config()).map_err(io::Error::other)?;
                 Stream::Tls(Box::new(TlsStream::new(tcp, tls.into())))
@@ -105,21 +105,21 @@ pub struct Handshake {
 
 #[derive(Debug)]
 enum Stream {
-    Plain(StreamSocket),
+    Plain(Box<StreamSocket>),
     Tls(Box<TlsStream>),
 }
 
 /// A connection whose handshake is complete.
 pub(crate) enum OpenedWebSocket {
-    Plain(WebSocketSocket<StreamSocket>),
-    Tls(WebSocketSocket<TlsStream>),
+    Plain(Box<WebSocketSocket<StreamSocket>>),
+    Tls(Box<WebSocketSocket<TlsStream>>),
 }
 
 impl Handshake {
     /// The peer's address.
     pub fn peer(&self) -> IpAddr {
         let tcp = match &self.stream {
-            Stream::Plain(tcp) => tcp,
+            Stream::Plain(tcp) => &**tcp,
             Stream::Tls(tls) => tls.tcp(),
         };
         address_of(tcp.remote_uri()).ip()
@@ -131,7 +131,7 @@ impl Handshake {
     /// The connection failed, or the request is too long. Drop the handshake.
     pub fn read(&mut self) -> io::Result<bool> {
         match &mut self.stream {
-            Stream::Plain(tcp) => self.head.read(tcp),
+            Stream::Plain(tcp) => self.head.read(&mut **tcp),
             Stream::Tls(tls) => self.head.read(&mut **tls),
         }
     }
@@ -141,10 +141,10 @@ impl Handshake {
     /// # Errors
     /// It requests no WebSocket of version 13; or the connection failed.
     pub(crate) fn finish(self) -> io::Result<OpenedWebSocket> {
-        match self.stream {
-            Stream::Plain(tcp) => answer(tcp, &self.head, false).map(OpenedWebSocket::Plain),
-            Stream::Tls(tls) => answer(*tls, &self.head, true).map(OpenedWebSocket::Tls),
-        }
+        Ok(match self.stream {
+            Stream::Plain(tcp) => OpenedWebSocket::Plain(answer(*tcp, &self.head, false)?.into()),
+            Stream::Tls(tls) => OpenedWebSocket::Tls(answer(*tls, &self.head, true)?.into()),
+        })
     }
 }
 
