@@ -8,6 +8,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::{DiskOpId, DiskOutcome};
 use weir_wire::{HopSignal, LpHeader, Name};
 
+use crate::announced::AnnouncedPacket;
 use crate::io::{FaceAttributes, NextHop};
 use crate::shard::ShardMessage;
 use crate::store_commands::StoreCommand;
@@ -46,18 +47,6 @@ pub enum Input {
     },
     /// No input: a timer is due, see [`Router::next_wakeup`](crate::Router::next_wakeup).
     Wakeup,
-}
-
-/// Data that came with a prefix announcement (NDNLPv2, PrefixAnnouncement).
-#[derive(Debug)]
-pub struct AnnouncedPacket {
-    pub face: FaceId,
-    /// As for [`Input::Packet`].
-    pub header: LpHeader,
-    /// Exactly one Data TLV.
-    pub packet: Packet,
-    /// The announcement: a Data TLV, whose content is unchecked.
-    pub announcement: Packet,
 }
 
 /// A change of a shard's tables. Every shard of a router receives every command.

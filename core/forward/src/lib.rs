@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+mod announced;
 mod batch;
 mod command;
 mod config;
@@ -26,11 +27,12 @@ pub mod strategy;
 mod table;
 mod tables;
 
+pub use announced::AnnouncedPacket;
 pub use config::RouterConfig;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark};
 pub use content::decision::ForwardingAction;
 pub use driver::{Driver, Extension, QueuedInterest, Turn};
-pub use input::{AnnouncedPacket, Command, Input, MissReports};
+pub use input::{Command, Input, MissReports};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox, PitTokens,
     UnsolicitedPolicy,

@@ -44,13 +44,8 @@ pub enum ManagerInput {
         /// The Interest.
         packet: Packet,
     },
-    /// Data for a discovery Interest came from `face` with this prefix announcement
-    /// ([`weir_forward::Event::Announced`]).
-    Announced { face: FaceId, announcement: Packet },
-    /// The face has refused an Interest of this name ([`weir_forward::Event::RouteRefused`]).
-    RouteRefused { face: FaceId, name: Name },
-    /// Answered by [`Action::SetAnnouncement`] ([`weir_forward::Event::AnnouncementNeeded`]).
-    AnnouncementNeeded { prefix: Name },
+    /// A report of strategy self-learning.
+    Learning(LearningInput),
     /// A control message of hicn-light. The driver passes only those of programs of this host.
     HicnControl {
         /// The face that it came from.
@@ -100,6 +95,18 @@ pub enum ManagerInput {
     },
     /// No input: a timer is due, see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
     Wakeup,
+}
+
+/// A report of strategy self-learning, from an event of the router.
+#[derive(Clone, Debug)]
+pub enum LearningInput {
+    /// Data for a discovery Interest came from `face` with this prefix announcement
+    /// ([`weir_forward::Event::Announced`]).
+    Announced { face: FaceId, announcement: Packet },
+    /// The face has refused an Interest of this name ([`weir_forward::Event::RouteRefused`]).
+    RouteRefused { face: FaceId, name: Name },
+    /// Answered by [`Action::SetAnnouncement`] ([`weir_forward::Event::AnnouncementNeeded`]).
+    AnnouncementNeeded { prefix: Name },
 }
 
 /// Answer to [`Action::Snapshot`].

@@ -45,8 +45,8 @@ pub use element::{Element, Writer};
 pub use error::DecodeError;
 pub use fib::Fib;
 pub use io::{
-    Action, FaceChanges, FaceError, FaceRequest, HicnAnswer, ManagerInput, ManagerOutbox, OutData,
-    Sender, Snapshot, SnapshotKind, StoreSettings,
+    Action, FaceChanges, FaceError, FaceRequest, HicnAnswer, LearningInput, ManagerInput,
+    ManagerOutbox, OutData, Sender, Snapshot, SnapshotKind, StoreSettings,
 };
 pub use manager::{Manager, ManagerStats};
 pub use numbers::{

@@ -18,7 +18,9 @@ use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
 use crate::hicn::{self, HicnRequest};
-use crate::io::{Action, HicnAnswer, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot};
+use crate::io::{
+    Action, HicnAnswer, LearningInput, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot,
+};
 use crate::learning;
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
@@ -161,17 +163,7 @@ impl Manager {
             }
             ManagerInput::Data { packet } => self.on_data(now, &packet),
             ManagerInput::Nack { packet } => self.on_nack(now, &packet),
-            ManagerInput::Announced { face, announcement } => {
-                self.on_announced(at, face, &announcement);
-            }
-            ManagerInput::RouteRefused { face, name } => {
-                learning::unlearn(&self.faces, &mut self.routing, face, &name);
-            }
-            ManagerInput::AnnouncementNeeded { prefix } => {
-                let (rib, signer) = (&self.routing.rib, self.publisher.signer());
-                let announcement = learning::find_announcement(at, rib, &prefix, signer);
-                out.actions.push(Action::SetAnnouncement { prefix, announcement });
-            }
+            ManagerInput::Learning(input) => self.on_learning_input(at, input, out),
             ManagerInput::HicnControl { ingress, message } => {
                 self.on_hicn_control(now, ingress, &message, out);
             }
@@ -223,10 +215,14 @@ impl Manager {
             }
             ManagerInput::Wakeup => {}
         }
-        // After every input: remove expired routes, then pass all changes of the FIB on together.
-        self.routing.expire(&self.faces, now);
+        self.finish(at, out);
+    }
+
+    /// After every input: removes expired routes, then passes all changes of the FIB on together.
+    fn finish(&mut self, at: Clocks, out: &mut ManagerOutbox) {
+        self.routing.expire(&self.faces, at.now);
         self.routing.flush(&mut out.actions);
-        self.transactions.expire(now);
+        self.transactions.expire(at.now);
         self.readvertise(at, out);
     }
 
@@ -560,6 +556,22 @@ impl Manager {
         };
         self.stats.commands += 1;
         is_ok
+    }
+
+    fn on_learning_input(&mut self, at: Clocks, input: LearningInput, out: &mut ManagerOutbox) {
+        match input {
+            LearningInput::Announced { face, announcement } => {
+                self.on_announced(at, face, &announcement);
+            }
+            LearningInput::RouteRefused { face, name } => {
+                learning::unlearn(&self.faces, &mut self.routing, face, &name);
+            }
+            LearningInput::AnnouncementNeeded { prefix } => {
+                let (rib, signer) = (&self.routing.rib, self.publisher.signer());
+                let announcement = learning::find_announcement(at, rib, &prefix, signer);
+                out.actions.push(Action::SetAnnouncement { prefix, announcement });
+            }
+        }
     }
 
     /// A neighbour's announcement of a prefix, which came with Data.

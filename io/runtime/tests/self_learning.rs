@@ -1,5 +1,5 @@
-//! Two neighbours of a router, one of which has the producer: the first Interest goes to both, the
-//! second follows the learned route (strategy self-learning).
+//! A router with two neighbours (strategy self-learning). One has the producer. The first Interest
+//! goes to both, and the second follows the learned route.
 
 use std::os::unix::net::UnixStream;
 

@@ -3,7 +3,7 @@
 //! **Data that arrives with an announcement** ([`Input::Announced`](crate::Input)) is handled as
 //! other Data. If it answers a discovery Interest, the driver receives the announcement
 //! ([`Event::Announced`]) and may add a route. Each copy for another host leaves with the
-//! announcement, whatever the strategy (as in NFD). Copies from the store have none.
+//! announcement, with any strategy (as in NFD). Copies from the store have none.
 //!
 //! **Data that needs an announcement** answers a discovery Interest of another host for which this
 //! router had a route:
@@ -25,8 +25,8 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Packet};
 use weir_wire::{DataView, Name, NameView, PacketView, tlv};
 
+use crate::announced::AnnouncedPacket;
 use crate::incoming::ReceivedPacket;
-use crate::input::AnnouncedPacket;
 use crate::io::Event;
 use crate::router::Router;
 use crate::shard::{Message, ShardMessage};
@@ -196,7 +196,7 @@ impl Router {
 }
 
 /// Whether the name of an announcement (`<prefix>/32=PA/<version>/<segment>`) fits to Data. NFD
-/// does not check this. A neighbour could then announce prefixes that no Interest asked for.
+/// does not check this. A neighbour could then announce prefixes that no Interest has requested.
 fn is_announcement_of(announcement: &Packet, name: NameView<'_>) -> bool {
     DataView::decode(announcement).is_ok_and(|announcement| {
         let components = announcement.name.component_count().checked_sub(3);

@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet};
 use weir_wire::{LpHeader, Name, PitToken};
 
+use crate::announced::AnnouncedPacket;
 use crate::endpoints::{DataOrigin, Downstream, TokenCarrier};
-use crate::input::AnnouncedPacket;
 
 /// A message from one shard of a router to another. The driver takes it from
 /// [`Outbox::shard_messages`](crate::Outbox) and passes it on as [`Input::Shard`](crate::Input).

@@ -37,7 +37,7 @@ enum Answer {
 pub(crate) enum Found {
     Known(Option<Packet>),
     Requested,
-    /// The driver must be asked.
+    /// It has not been requested.
     Unknown,
 }
 
@@ -73,7 +73,7 @@ impl Announcements {
         }
     }
 
-    /// Records that the driver is asked for a prefix. Returns `false` if too many are requested.
+    /// Records a request to the driver for a prefix. Returns `false` if too many are requested.
     pub(crate) fn request(&mut self, prefix: Name) -> bool {
         if self.by_prefix.len() >= PREFIXES_MAX {
             self.by_prefix.retain(|_, answer| matches!(answer, Answer::Requested));

@@ -387,7 +387,7 @@ fn nacks_end_routes_but_not_floods() {
     let name: Name = "/a/1".parse().unwrap();
     assert!(fixture.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
     assert_eq!(take_events(&mut fixture), [Event::RouteRefused { face: U, name: name.clone() }]);
-    // Other reasons say nothing about the route. The Nack goes on when all have refused.
+    // Other reasons say nothing about the route. The Nack continues when all have refused.
     let passed = fixture.nack(V, NackReason::Congestion, &out[1].packet);
     assert_eq!(passed[0].header.nack, Some(NackReason::Congestion));
     assert_eq!(take_events(&mut fixture), []);

@@ -13,7 +13,7 @@ pub struct AnnouncedData {
     pub header: LpHeader,
     /// The Data TLV.
     pub packet: Packet,
-    /// The announcement, a Data TLV: a copy, of which only type and length were checked.
+    /// A copy of the announcement, a Data TLV. Only its type and length were checked.
     pub announcement: Packet,
 }
 

@@ -2,7 +2,7 @@
 
 use weir_base::{FaceId, Packet};
 use weir_manage::commands::Command;
-use weir_manage::{Action, FaceEventKind, FaceScope, ManagerConfig, ManagerInput};
+use weir_manage::{Action, FaceEventKind, FaceScope, LearningInput, ManagerConfig, ManagerInput};
 use weir_security::{DigestSigner, Signer};
 use weir_wire::{DataView, Name, tlv};
 
@@ -14,17 +14,20 @@ use crate::harness::{CLIENT, Harness, PEER, UNIX_MS, face, name, parameters};
 const MINUTE_MS: u64 = 60_000;
 
 fn learn(harness: &mut Harness, face: FaceId, wire: Vec<u8>) {
-    harness.give(ManagerInput::Announced { face, announcement: Packet::from(wire) });
+    let announcement = Packet::from(wire);
+    harness.give(ManagerInput::Learning(LearningInput::Announced { face, announcement }));
 }
 
 fn refuse(harness: &mut Harness, face: FaceId, uri: &str) {
-    harness.give(ManagerInput::RouteRefused { face, name: name(uri) });
+    let name = name(uri);
+    harness.give(ManagerInput::Learning(LearningInput::RouteRefused { face, name }));
 }
 
 /// The announcement that the router returns with Data of this prefix.
 fn announcement_for(harness: &mut Harness, uri: &str) -> Option<Packet> {
     harness.drain();
-    harness.give(ManagerInput::AnnouncementNeeded { prefix: name(uri) });
+    let prefix = name(uri);
+    harness.give(ManagerInput::Learning(LearningInput::AnnouncementNeeded { prefix }));
     match harness.action() {
         Action::SetAnnouncement { prefix, announcement } => {
             assert_eq!(prefix, name(uri));

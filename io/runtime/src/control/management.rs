@@ -7,8 +7,8 @@ use weir_base::{Instant, Packet};
 use weir_face::unix_time_ms;
 use weir_forward::Event;
 use weir_manage::{
-    Action, FaceCounters, HicnAnswer, Manager, ManagerConfig, ManagerInput, ManagerOutbox,
-    ManagerStats, OutData, Sender,
+    Action, FaceCounters, HicnAnswer, LearningInput, Manager, ManagerConfig, ManagerInput,
+    ManagerOutbox, ManagerStats, OutData, Sender,
 };
 use weir_wire::{PacketView, tlv};
 
@@ -120,12 +120,11 @@ impl Management {
 
 /// The manager's input for a report of strategy self-learning.
 fn learning_input(event: Event) -> Option<ManagerInput> {
-    match event {
-        Event::Announced { face, announcement } => {
-            Some(ManagerInput::Announced { face, announcement })
-        }
-        Event::RouteRefused { face, name } => Some(ManagerInput::RouteRefused { face, name }),
-        Event::AnnouncementNeeded { prefix } => Some(ManagerInput::AnnouncementNeeded { prefix }),
-        _ => None,
-    }
+    let input = match event {
+        Event::Announced { face, announcement } => LearningInput::Announced { face, announcement },
+        Event::RouteRefused { face, name } => LearningInput::RouteRefused { face, name },
+        Event::AnnouncementNeeded { prefix } => LearningInput::AnnouncementNeeded { prefix },
+        _ => return None,
+    };
+    Some(ManagerInput::Learning(input))
 }
