@@ -47,6 +47,11 @@ pub(crate) fn is_multicast(uri: &str) -> bool {
     address(uri, |v4| v4.is_multicast(), |v6| v6.is_multicast())
 }
 
+/// Whether the address of a canonical FaceUri is 255.255.255.255.
+pub(crate) fn is_broadcast(uri: &str) -> bool {
+    address(uri, |v4| v4.is_broadcast(), |_| false)
+}
+
 /// Whether the address of a canonical FaceUri is an IPv4 or IPv6 loopback address.
 pub(crate) fn is_loopback(uri: &str) -> bool {
     address(uri, |v4| v4.is_loopback(), |v6| v6.is_loopback())

@@ -153,6 +153,9 @@ fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlRe
     if face_uri::is_multicast(&uri) {
         return refuse(406, "Cannot create multicast UDP faces");
     }
+    if face_uri::is_broadcast(&uri) {
+        return refuse(406, "A face has one peer, and 255.255.255.255 is the address of all");
+    }
     // Local fields are for programs on this host, so the peer's address must be a loopback address.
     // The driver checks the address of a host name.
     let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);

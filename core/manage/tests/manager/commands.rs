@@ -287,6 +287,11 @@ fn invalid_faces_are_refused_at_once() {
         ),
         (create("udp4://224.0.23.170:56363", |_| ()), 406, "Cannot create multicast UDP faces"),
         (
+            create("udp4://255.255.255.255:6363", |_| ()),
+            406,
+            "A face has one peer, and 255.255.255.255 is the address of all",
+        ),
+        (
             create(tcp, |p| {
                 p.flags = Some(face_flags::LOCAL_FIELDS);
                 p.mask = Some(face_flags::LOCAL_FIELDS);
