@@ -1,18 +1,18 @@
 //! Pacing of datagrams.
 //!
-//! A datagram that finds the receive buffer of its peer full is lost, and nobody reports that. The
+//! A datagram that finds the receive buffer of its peer full is lost, and no one reports that. The
 //! usual buffer on Linux has 208 KiB (`net.core.rmem_default`). Most programs keep it, NFD and ndnd
 //! among them. It is full after 92 datagrams of 1,420 bytes, the Data of a dozen Interests, and a
-//! window of Interests is answered faster than such a peer reads. Routers of Weir ask for larger
-//! buffers. They send offers ([`RunOffer`](weir_wire::RunOffer)), and are not paced from then on.
+//! window of Interests is answered faster than such a peer reads. Routers of Weir request
+//! larger buffers. They send offers ([`RunOffer`](weir_wire::RunOffer)), and are not paced from then on.
 //!
 //! A token bucket limits what a peer gets. A full bucket allows [`BURST_BYTES`], which fits the
 //! usual buffer. Bytes are counted as the peer's kernel charges them. The peer's speed is unknown,
 //! so the rate follows two signs of it:
 //!
-//! - What was sent in [`WINDOW_NS`] is at least half of the rate, and the peer has sent a packet for
-//!   each that it was sent. So it reads what it gets: the rate grows, by a sixteenth. Close to the
-//!   rate of the last loss it grows by a 128th.
+//! - What was sent in [`WINDOW_NS`] is at least half of the rate, and the peer has sent a packet
+//!   for each that it was sent. So it reads what it gets: the rate grows, by a sixteenth. Close to
+//!   the rate of the last loss it grows by a 128th.
 //! - More than one of [`LOSS_SHARE`] Interests in [`LOSS_WINDOW_NS`] requests Data again that the
 //!   peer was sent at the present rate. So Data were lost: the rate falls to seven tenths. If most
 //!   do, a consumer fetches the same object again.
@@ -20,8 +20,8 @@
 //! A peer that is not scheduled for a while reads nothing, and sends nothing. After
 //! [`UNHEARD_BYTES_MAX`] without a sign of life the sender pauses once, for [`PAUSE_NS`].
 //!
-//! Packets that wait count for congestion marks, so consumers that heed these request less before
-//! anything is lost.
+//! Packets that wait count for congestion marks, so consumers that react to them request less
+//! before anything is lost.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

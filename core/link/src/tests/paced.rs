@@ -1,5 +1,5 @@
-//! Pacing of datagrams: a peer with the usual receive buffer loses nothing to bursts, and a fast one
-//! is soon served at its speed.
+//! Pacing of datagrams: a peer with the usual receive buffer loses nothing to bursts, and a fast
+//! one is soon served at its speed.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -12,7 +12,7 @@ use weir_wire::{Data, DataView, Interest, Name, RunOffer, SignatureInfo};
 use super::{START, pool, sent, with};
 use crate::{DisciplineConfig, Link, LinkConfig, Received, RunsConfig};
 
-/// Linux' `net.core.rmem_default`: the receive buffer of a program that asks for none, in charged
+/// Linux' `net.core.rmem_default`: the receive buffer of a program that requests none, in charged
 /// bytes.
 const BUFFER_BYTES: u64 = 212_992;
 const MTU: usize = 1420;
@@ -293,7 +293,7 @@ fn reliable_link_is_not_paced() {
     assert_eq!(frames_of(DisciplineConfig::Paced), frames_of(DisciplineConfig::Fifo));
 }
 
-/// Consumers that heed marks request less before the peer's buffer overflows.
+/// Consumers that react to marks request less before the peer's buffer overflows.
 #[test]
 fn waiting_packets_are_marked() {
     let mut transfer = Transfer::new(200, 100);
