@@ -116,7 +116,8 @@ counters! {
         /// Interests that strategy multipath diverted from the face that owns their segment. The
         /// face had refused, had not answered for long, or is not a next hop.
         parts_passed_by: Total, "parts_passed_by";
-        /// Prefix announcements of other prefixes than that of their Data, which were ignored.
+        /// Prefix announcements that were ignored: they are no Data, or their prefix is not one of
+        /// the Data that they came with.
         announcements_ignored: Total, "announcements_ignored";
         /// Interests with CanBePrefix that continued before all other shards had replied.
         shard_timeouts: Total, "shard_timeouts";

@@ -88,10 +88,12 @@ impl LinkConfig {
     }
 
     /// Raises an MTU that is too small to [`MTU_MIN`](crate::MTU_MIN), and turns off what the
-    /// packet format does not have. A link that sends lost frames again needs no pacing.
+    /// packet format does not have. A stream needs no pacing, nor does a link
+    /// that sends lost frames again.
     pub(crate) fn sanitized(mut self) -> Self {
         self.codec.sanitize();
-        if self.codec.reliability && self.egress.discipline == DisciplineConfig::Paced {
+        let CodecConfig { fragmentation: is_datagram, reliability, .. } = self.codec;
+        if (reliability || !is_datagram) && self.egress.discipline == DisciplineConfig::Paced {
             self.egress.discipline = DisciplineConfig::Fifo;
         }
         self

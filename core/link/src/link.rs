@@ -1,5 +1,4 @@
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
@@ -295,24 +294,11 @@ impl Link {
         if !is_packet {
             return self.counted(Err(LinkDrop::NotNetworkPacket));
         }
-        let kind = kind_of(&header, &packet);
-        if self.ingress.is_on() {
-            self.ingress.on_sent(kind, &packet, self.egress.waiting_bytes());
-        }
-        let (egress, context) = self.egress();
-        let result = egress.enqueue(now, Outgoing { kind, header, packet }, context);
-        if result.is_ok() {
-            match kind {
-                PacketKind::Interest => self.counters.out_interests += 1,
-                PacketKind::Data => self.counters.out_data += 1,
-                PacketKind::Nack => self.counters.out_nacks += 1,
-            }
-        }
-        self.counted(result)
+        self.enqueue_outgoing(now, header, packet, None)
     }
 
-    /// Queues Data with its prefix announcement. It does not pass through the discipline and gets
-    /// no congestion mark. The Data goes without the announcement if the link cannot carry it.
+    /// Queues Data with its prefix announcement. The Data goes without the announcement if the link
+    /// cannot carry it.
     ///
     /// # Errors
     /// As for [`enqueue`](Self::enqueue). The drop has been counted.
@@ -323,22 +309,32 @@ impl Link {
         packet: Packet,
         announcement: &Packet,
     ) -> Result<(), LinkDrop> {
-        let Self { config, encoder, .. } = self;
-        let mut frames = Vec::new();
-        let encoded = encoder.encode_announced(
-            &config.codec,
-            header.clone(),
-            (&packet, announcement),
-            |frame| frames.push(frame),
-        );
-        let Ok(count) = encoded else { return self.enqueue(now, header, packet) };
-        for frame in frames {
-            let result = self.egress.push(frame, &self.config.egress);
-            self.counted(result)?;
+        self.enqueue_outgoing(now, header, packet, Some(Box::new(announcement.clone())))
+    }
+
+    #[inline(always)]
+    fn enqueue_outgoing(
+        &mut self,
+        now: Instant,
+        header: LpHeader,
+        packet: Packet,
+        announcement: Option<Box<Packet>>,
+    ) -> Result<(), LinkDrop> {
+        let kind = kind_of(&header, &packet);
+        if self.ingress.is_on() {
+            self.ingress.on_sent(kind, &packet, self.egress.waiting_bytes());
         }
-        self.counters.out_data += 1;
-        self.counters.fragmented += u64::from(count > 1);
-        Ok(())
+        let (egress, context) = self.egress();
+        let outgoing = Outgoing { kind, header, packet, announcement };
+        let result = egress.enqueue(now, outgoing, context);
+        if result.is_ok() {
+            match kind {
+                PacketKind::Interest => self.counters.out_interests += 1,
+                PacketKind::Data => self.counters.out_data += 1,
+                PacketKind::Nack => self.counters.out_nacks += 1,
+            }
+        }
+        self.counted(result)
     }
 
     /// Queues a signal for the router at the other end.

@@ -352,9 +352,14 @@ fn each_fragment_has_token_and_mark() {
     link.enqueue(START, header.clone(), data(8000)).unwrap();
     let frames = sent(&mut link);
     assert_eq!(frames.len(), 6);
-    for (at, frame) in frames.iter().enumerate() {
-        let expected = if at == 0 { &header } else { &repeated };
-        assert_eq!(LpView::decode(frame).unwrap().header, *expected, "fragment {at}");
+    link.enqueue_announced(START, header.clone(), data(8000), &data(300)).unwrap();
+    let announced = sent(&mut link);
+    assert_eq!(announced.len(), 7);
+    for frames in [frames, announced] {
+        for (at, frame) in frames.iter().enumerate() {
+            let expected = if at == 0 { &header } else { &repeated };
+            assert_eq!(LpView::decode(frame).unwrap().header, *expected, "fragment {at}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use weir_base::FaceId;
 
 use crate::face_uri::{self, UriForm};
 use crate::io::{Action, FaceChanges, FaceError, FaceRequest};
-use crate::numbers::{FacePersistency, FaceScope, face_flags};
+use crate::numbers::{FacePersistency, FaceScope, LinkType, face_flags};
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::status::FaceInfo;
 use crate::transactions::{Outcome, Task};
@@ -38,6 +38,10 @@ impl FaceTable {
     /// Whether the face leads to a program of this host.
     pub(crate) fn is_local(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|info| info.scope == FaceScope::Local)
+    }
+
+    pub(crate) fn link_type(&self, face: FaceId) -> Option<LinkType> {
+        self.faces.get(&face).map(|info| info.link_type)
     }
 
     pub(crate) fn insert(&mut self, info: FaceInfo) {

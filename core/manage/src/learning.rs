@@ -11,13 +11,16 @@ use crate::announcement::{Announcement, CONTENT_TYPE_PREFIX_ANNOUNCEMENT};
 use crate::authorize::Authorizer;
 use crate::commands::Scope;
 use crate::faces::FaceTable;
-use crate::numbers::{route_origin, types};
+use crate::numbers::{LinkType, route_origin, types};
 use crate::request::Clocks;
 use crate::rib::{Rib, Route};
 use crate::routing::{self, Routing};
 
 /// How long a learned route lasts without a new announcement (NFD, `ROUTE_RENEW_LIFETIME`).
 const LEARNED_LIFETIME_NS: u64 = 600 * NS_PER_S;
+/// The same for routes to faces with several nodes, such as multicast faces. Nacks do not pass
+/// there, so no neighbour can end such a route early.
+const SHARED_LINK_LIFETIME_NS: u64 = 10 * NS_PER_S;
 /// The bounds of the expiration in an announcement that the router makes itself (NFD).
 const OWN_EXPIRATION_MS: core::ops::RangeInclusive<u64> = 15_000..=3_600_000;
 /// Longest announcement that is learned, in bytes. The RIB keeps it as long as its route.
@@ -67,7 +70,11 @@ pub(crate) fn learn(
         return Err(LearnError::Full);
     }
     let (mut route, _) = routing::announced_route(at.now, face, &announcement);
-    let latest = at.now.plus_ns(LEARNED_LIFETIME_NS);
+    let lifetime_ns = match faces.link_type(face) {
+        Some(LinkType::MultiAccess | LinkType::AdHoc) => SHARED_LINK_LIFETIME_NS,
+        _ => LEARNED_LIFETIME_NS,
+    };
+    let latest = at.now.plus_ns(lifetime_ns);
     route.expires = Some(route.expires.map_or(latest, |expires| expires.min(latest)));
     let added = routing.register_announced(faces, prefix, route, packet.clone());
     added.map_err(|_| LearnError::Full)
@@ -135,11 +142,11 @@ fn is_learned(route: &Route, face: FaceId) -> bool {
 }
 
 /// Whether another host may announce a prefix. Management prefixes, and all names of this host or
-/// of one link, belong to this router.
+/// of one link, belong to this router. The prefix `/` would attract the Interests of all names.
 fn is_learnable(prefix: NameView<'_>) -> bool {
     let first = prefix.component(0);
     let is_scoped = first.is_some_and(|first| {
         first.is_generic() && matches!(first.value, b"localhost" | b"localhop")
     });
-    !is_scoped && Scope::of(prefix).is_none()
+    first.is_some() && !is_scoped && Scope::of(prefix).is_none()
 }

@@ -11,9 +11,13 @@ use crate::contents_request::Miss;
 use crate::message::{InternalPacket, ToControl};
 use crate::snapshot::Snapshot;
 
-/// Maximum number of management Interests that wait for the control thread. Further ones are
-/// dropped.
+/// Maximum number of [`InternalPacket`]s that wait for the control thread: commands of programs,
+/// and reports of strategy self-learning. Further ones are dropped.
 const INTERNAL_QUEUE_MAX: usize = 1024;
+
+/// Reports of self-learning are dropped if this many packets wait. Other hosts cause them, so they
+/// must leave space for the commands of programs.
+const LEARNING_QUEUE_MAX: usize = INTERNAL_QUEUE_MAX / 2;
 
 /// Maximum number of waiting misses in each of two queues: one for local applications, one for
 /// remote hosts. So remote misses cannot displace local ones. Further misses are dropped.
@@ -99,6 +103,10 @@ impl ControlSender {
 
     /// Returns whether the queue had space.
     pub(crate) fn send_internal(&self, packet: InternalPacket) -> bool {
+        let is_report = matches!(packet, InternalPacket::Learning(_));
+        if is_report && self.internal.len() >= LEARNING_QUEUE_MAX {
+            return false;
+        }
         match self.internal.try_send(packet) {
             Ok(()) => {
                 let _ = self.waker.wake();
@@ -131,9 +139,31 @@ impl ControlSender {
 #[cfg(test)]
 mod tests {
     use mio::{Poll, Token};
-    use weir_base::FaceId;
+    use weir_base::{FaceId, Packet};
+    use weir_forward::Event;
+    use weir_wire::LpHeader;
 
     use super::*;
+
+    #[test]
+    fn learning_leaves_space_for_commands() {
+        let poll = Poll::new().unwrap();
+        let waker = Waker::new(poll.registry(), Token(0)).unwrap();
+        let (sender, receiver) = ControlSender::new(Arc::new(waker));
+        let report = || {
+            let name = "/a".parse().unwrap();
+            InternalPacket::Learning(Event::RouteRefused { face: FaceId(300), name })
+        };
+        let command = || {
+            let packet = Packet::from(&[5, 0][..]);
+            InternalPacket::Ndn { header: LpHeader::default(), packet }
+        };
+        let accepted = (0..600).filter(|_| sender.send_internal(report())).count();
+        assert_eq!(accepted, 512);
+        let accepted = (0..600).filter(|_| sender.send_internal(command())).count();
+        assert_eq!(accepted, 512);
+        assert_eq!(receiver.internal.len(), 1024);
+    }
 
     #[test]
     fn remote_misses_do_not_block_local() {

@@ -61,17 +61,17 @@ fn second_interest_follows_the_route(threads: usize, is_announced: bool) {
         let found = if is_prefix { format!("{uri}/v=1/seg=0") } else { uri };
         producer.send(&data(&found, b"found"));
         assert_eq!(content_of(&consumer.receive().data()), b"found");
-        middle.wait_until("the route is learned", |snapshot| snapshot.router.fib_entries == 2);
+        middle.wait_until("the route is learned", |snapshot| snapshot.router.fib_entries == 3);
     }
     let snapshot = middle.snapshot();
     assert_eq!(interests_to(&snapshot, &near), 6);
     assert_eq!(interests_to(&snapshot, &empty), 1);
     // Without the producer the route ends with the first Interest, and the second is a flood.
     drop(producer);
-    near.wait_until("the producer is gone", |snapshot| snapshot.router.fib_entries == 1);
+    near.wait_until("the producer is gone", |snapshot| snapshot.router.fib_entries == 2);
     consumer.send(&interest("/p/gone"));
     consumer.receive().nack();
-    middle.wait_until("the route has ended", |snapshot| snapshot.router.fib_entries == 1);
+    middle.wait_until("the route has ended", |snapshot| snapshot.router.fib_entries == 2);
     consumer.send(&interest("/p/gone/2"));
     middle.wait_until("the flood", |snapshot| interests_to(snapshot, &empty) == 2);
     [near, empty, middle].into_iter().for_each(TestRouter::stop);
@@ -102,7 +102,7 @@ fn discovery_of_a_prefix_learns_the_route() {
         producer.receive().interest();
         producer.send(&data("/p/x/v=1/seg=0", b"found"));
         assert_eq!(content_of(&consumer.receive().data()), b"found");
-        middle.wait_until("the route is learned", |snapshot| snapshot.router.fib_entries == 2);
+        middle.wait_until("the route is learned", |snapshot| snapshot.router.fib_entries == 3);
         [near, middle].into_iter().for_each(TestRouter::stop);
     }
 }

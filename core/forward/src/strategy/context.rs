@@ -236,11 +236,16 @@ impl Context<'_> {
 
     /// Sets the strategy's state of an upstream.
     pub(crate) fn set_upstream_state(&mut self, face: FaceId, state: u64) {
-        // The usual record is stored inline, and its state is 0.
-        if self.out_record(face).is_some_and(|record| record.strategy_state != state) {
-            let upstreams = &mut self.pit.lists_mut(self.entry).upstreams;
-            let records = upstreams.iter_mut().filter(|record| record.face == face);
-            records.for_each(|record| record.strategy_state = state);
+        // The usual record is stored inline, and its state is 0. Do not make lists for it.
+        let is_usual = self.pit.entry(self.entry).lists().is_none()
+            && self.out_record(face).is_none_or(|record| record.strategy_state == state);
+        if is_usual {
+            return;
+        }
+        // The record was usually added last.
+        let upstreams = &mut self.pit.lists_mut(self.entry).upstreams;
+        if let Some(record) = upstreams.iter_mut().rfind(|record| record.face == face) {
+            record.strategy_state = state;
         }
     }
 

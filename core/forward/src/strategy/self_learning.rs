@@ -14,8 +14,13 @@
 //! An Interest of another host for an unknown prefix thus passes all routers once. Its nonce and
 //! its HopLimit end the flood. The strategy has no parameters.
 //!
+//! The work of a flood grows with the square of its faces, because each out-record is searched for
+//! in a list. Strangers can open faces, so a flood goes to at most 256 of them. Identifiers rise, so
+//! these are the oldest faces, which include the configured ones.
+//!
 //! Differences from NFD:
 //!
+//! - A flood has a limit on its faces.
 //! - An upstream receives an Interest at most once in 10 ms. NFD sends every Interest again.
 //! - Nacks for a discovery Interest reach only programs of this host, and only when all upstreams
 //!   have refused. NFD forwards the first NoRoute Nack, although another upstream may answer.
@@ -42,6 +47,9 @@ pub(crate) const DISCOVERY: u64 = 1;
 
 /// A retransmission is sent at the earliest this long after the last transmission.
 const RETRANSMISSION_NS: u64 = 10 * NS_PER_MS;
+
+/// Maximum number of faces of a flood.
+const FLOOD_FACES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct SelfLearning;
@@ -82,18 +90,27 @@ impl Behaviour for SelfLearning {
     }
 }
 
-/// Sends a discovery Interest to all faces to other hosts, in NFD's order.
+/// Sends a discovery Interest to the faces to other hosts, in NFD's order.
 fn flood(context: &mut Context<'_>) {
     let remote = context.faces.iter().filter(|face| !face.is_local());
     let mut faces: Vec<FaceId> = remote.map(|face| face.id()).collect();
+    if faces.len() > FLOOD_FACES_MAX {
+        faces.select_nth_unstable(FLOOD_FACES_MAX);
+        faces.truncate(FLOOD_FACES_MAX);
+    }
     faces.sort_unstable_by_key(|&face| core::cmp::Reverse(face));
+    let is_first = !context.entry().has_upstreams();
     let mut has_upstream = false;
     for face in faces {
         if !context.may_send_to(face) {
             continue;
         }
         has_upstream = true;
-        if !is_suppressed(context, face) && context.send_interest(FibNextHop::unmeasured(face)) {
+        // A new entry has nothing to suppress.
+        if !is_first && is_suppressed(context, face) {
+            continue;
+        }
+        if context.send_interest(FibNextHop::unmeasured(face)) {
             context.set_upstream_state(face, DISCOVERY);
         }
     }

@@ -11,7 +11,7 @@ use weir_wire::Name;
 use crate::io::OutPacket;
 
 /// How long an answer of the driver is used. A route of the prefix may change meanwhile, so it is
-/// short. The driver is asked at most this often for each prefix.
+/// short. The router asks the driver at most this often for each prefix.
 const ANSWER_LIFETIME_NS: u64 = 5 * NS_PER_S;
 /// Maximum number of prefixes with an answer or a request.
 const PREFIXES_MAX: usize = 1024;
@@ -94,17 +94,20 @@ impl Announcements {
         self.held.push((prefix, packet));
     }
 
-    /// Records the answer for a prefix, and returns the Data that has waited for it.
+    /// Records the answer for a prefix, and returns the Data that has waited for it. All shards
+    /// receive each answer. Those that did not request it ignore it, so the bound holds.
     pub(crate) fn set(
         &mut self,
         now: Instant,
         prefix: Name,
         announcement: Option<Packet>,
     ) -> Vec<OutPacket> {
+        let Some(answer @ Answer::Requested) = self.by_prefix.get_mut(&prefix) else {
+            return Vec::new();
+        };
+        *answer = Answer::Known { announcement, until: now.plus_ns(ANSWER_LIFETIME_NS) };
         let (released, held) = mem::take(&mut self.held).into_iter().partition(|it| it.0 == prefix);
         self.held = held;
-        let until = now.plus_ns(ANSWER_LIFETIME_NS);
-        self.by_prefix.insert(prefix, Answer::Known { announcement, until });
         let released: Vec<(Name, OutPacket)> = released;
         released.into_iter().map(|(_, packet)| packet).collect()
     }

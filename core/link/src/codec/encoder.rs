@@ -119,19 +119,22 @@ impl Encoder {
         self.ndnlp.encode(context, reliability, &mut header, packet, push)
     }
 
-    /// See [`NdnlpEncoder::encode_announced`]. hICN packets carry no announcements.
+    /// Encodes Data with its prefix announcement, and returns the number of frames. `None`: the
+    /// link cannot carry the announcement, and nothing was pushed. hICN packets carry none.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn encode_announced(
         &mut self,
         config: &CodecConfig,
         mut header: LpHeader,
         packet_and_announcement: (&Packet, &Packet),
         push: impl FnMut(Frame),
-    ) -> Result<u64, LinkDrop> {
+    ) -> Option<u64> {
         match config.format {
             PacketFormat::Ndnlp => {
                 self.ndnlp.encode_announced(config, &mut header, packet_and_announcement, push)
             }
-            PacketFormat::Hicn(_) => Err(LinkDrop::HicnNoForm),
+            PacketFormat::Hicn(_) => None,
         }
     }
 

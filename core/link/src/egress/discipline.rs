@@ -8,7 +8,6 @@ use weir_base::{Instant, Packet};
 
 use super::choice::{self, ChoiceError, ExternalChoice, ExternalKind};
 use super::outlet::{Outgoing, Outlet, PacketKind};
-use super::paced::Paced;
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
@@ -97,15 +96,6 @@ impl DisciplineConfig {
                 let builtin = &[FIFO, PACED];
                 ExternalChoice::read((CHOICE_NAME, builtin), text, others).map(Self::External)
             }
-        }
-    }
-
-    /// The discipline of one face; `None` for first in, first out.
-    pub(crate) fn make(&self, seed: u64) -> Option<Box<dyn Discipline>> {
-        match self {
-            Self::Fifo => None,
-            Self::Paced => Some(Box::new(Paced::new(seed))),
-            Self::External(other) => Some(other.options().make(seed)),
         }
     }
 }

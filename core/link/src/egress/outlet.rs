@@ -1,3 +1,5 @@
+use alloc::boxed::Box;
+
 use weir_base::{Instant, Packet};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
@@ -22,6 +24,8 @@ pub struct Outgoing {
     pub kind: PacketKind,
     pub header: LpHeader,
     pub packet: Packet,
+    /// A prefix announcement that goes with Data, which is rare.
+    pub announcement: Option<Box<Packet>>,
 }
 
 /// A packet up to this size is copied while it is held.
@@ -70,11 +74,19 @@ impl Outlet<'_> {
     pub fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
         self.mark(&mut outgoing);
         let Self { now, codec, encoder, ready, counters, marking, marker, .. } = self;
-        let Outgoing { header, packet, .. } = outgoing;
+        let Outgoing { header, packet, announcement, .. } = outgoing;
         let before_bytes = ready.load().wire_bytes;
-        let push = |frame| ready.push(frame);
-        let context = CodecContext { now: *now, config: codec, counters };
-        let fragments = encoder.encode(context, header, &packet, push)?;
+        let mut push = |frame| ready.push(frame);
+        let announced = announcement.and_then(|announcement| {
+            encoder.encode_announced(codec, header.clone(), (&packet, &announcement), &mut push)
+        });
+        let fragments = match announced {
+            Some(fragments) => fragments,
+            None => {
+                let context = CodecContext { now: *now, config: codec, counters };
+                encoder.encode(context, header, &packet, push)?
+            }
+        };
         if marking.is_on {
             marker.joined(*now, ready.load().wire_bytes - before_bytes);
         }

@@ -3,8 +3,8 @@
 //! A datagram that finds the receive buffer of its peer full is lost, and no one reports that. The
 //! usual buffer on Linux has 208 KiB (`net.core.rmem_default`). Most programs keep it, NFD and ndnd
 //! among them. It is full after 92 datagrams of 1,420 bytes, the Data of a dozen Interests, and a
-//! window of Interests is answered faster than such a peer reads. Routers of Weir request
-//! larger buffers. They send offers ([`RunOffer`](weir_wire::RunOffer)), and are not paced from then on.
+//! window of Interests is answered faster than such a peer reads. Routers of Weir request larger
+//! buffers. They send offers ([`RunOffer`](weir_wire::RunOffer)), and are not paced from then on.
 //!
 //! A token bucket limits what a peer gets. A full bucket allows [`BURST_BYTES`], which fits the
 //! usual buffer. Bytes are counted as the peer's kernel charges them. The peer's speed is unknown,
@@ -76,11 +76,17 @@ pub(super) struct Paced {
     unheard_bytes: u64,
     /// Nothing leaves until then. `None`: the peer was heard since the last pause.
     paused_until: Option<Instant>,
-    /// When the rate fell last.
-    fell_at: Instant,
-    /// Hashes of the names of sent Data, and when they were sent. Empty until the bucket limits for
-    /// the first time.
-    recent: Box<[(u64, Instant)]>,
+    /// How often the rate has fallen.
+    falls: u16,
+    /// Sent Data. Empty until the bucket limits for the first time.
+    recent: Box<[RecentData]>,
+}
+
+/// Data that was sent: a part of the hash of its name, and the value of [`Paced::falls`] then.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+struct RecentData {
+    tag: u16,
+    falls: u16,
 }
 
 /// What happened since `begun_at`.
@@ -127,7 +133,7 @@ impl Paced {
             loss_window: LossWindow::new(Instant::ZERO),
             unheard_bytes: 0,
             paused_until: None,
-            fell_at: Instant::ZERO,
+            falls: 0,
             recent: Box::default(),
         }
     }
@@ -164,21 +170,23 @@ impl Paced {
             self.paused_until = Some(now.plus_ns(PAUSE_NS));
         }
         if outgoing.kind == PacketKind::Data
-            && let Some((place, hash)) = self.recent_place(&outgoing.packet)
+            && let Some((place, recent)) = self.recent_place(&outgoing.packet)
         {
-            self.recent[place] = (hash, now);
+            self.recent[place] = recent;
         }
         out.held_bytes = self.load.wire_bytes;
         out.send(outgoing)
     }
 
-    /// Where the name of a packet is remembered, and its hash.
-    fn recent_place(&self, packet: &Packet) -> Option<(usize, u64)> {
+    /// Where Data with the name of a packet is remembered, and as what.
+    fn recent_place(&self, packet: &Packet) -> Option<(usize, RecentData)> {
         if self.recent.is_empty() {
             return None;
         }
         let hash = self.key.hash(PacketView::decode(packet).ok()?.name().value());
-        Some((hash as usize % RECENT_NAMES, hash))
+        // A tag of 0 marks an empty place.
+        let tag = ((hash >> 32) as u16).max(1);
+        Some((hash as usize % RECENT_NAMES, RecentData { tag, falls: self.falls }))
     }
 
     /// Adapts the rate at the end of a window.
@@ -188,7 +196,7 @@ impl Paced {
             if repeats > interests / LOSS_SHARE && repeats <= interests / 2 {
                 self.loss_rate = self.rate;
                 self.rate = (self.rate / 10 * 7).max(RATE_MIN);
-                self.fell_at = now;
+                self.falls = self.falls.wrapping_add(1);
             }
             self.loss_window = LossWindow::new(now);
         }
@@ -234,7 +242,7 @@ impl Discipline for Paced {
             return self.send(now, outgoing, out);
         }
         if self.recent.is_empty() {
-            self.recent = vec![(0, Instant::ZERO); RECENT_NAMES].into();
+            self.recent = vec![RecentData::default(); RECENT_NAMES].into();
         }
         let outgoing = outgoing.detached();
         self.load.add(outgoing.packet.len());
@@ -250,11 +258,10 @@ impl Discipline for Paced {
             return;
         }
         self.loss_window.interests += 1;
-        if let Some((place, hash)) = self.recent_place(packet)
-            && let (known, sent_at) = self.recent[place]
-            && (known, true) == (hash, sent_at > self.fell_at)
+        if let Some((place, recent)) = self.recent_place(packet)
+            && self.recent[place] == recent
         {
-            self.recent[place].0 = 0;
+            self.recent[place] = RecentData::default();
             self.loss_window.repeats += 1;
         }
     }
@@ -269,7 +276,8 @@ impl Discipline for Paced {
     }
 
     fn load(&self) -> Load {
-        self.load
+        let recent_bytes = size_of_val(&*self.recent) as u64;
+        Load { charged_bytes: self.load.charged_bytes + recent_bytes, ..self.load }
     }
 
     fn drop_newest(&mut self) -> Option<Outgoing> {

@@ -5,6 +5,7 @@ use weir_base::{Instant, Packet, Pool};
 use super::discipline::{Discipline, DisciplineConfig};
 use super::marking::{AnyMarker, MarkingConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
+use super::paced::Paced;
 use super::ready::{Load, ReadyQueue};
 use crate::codec::{CodecConfig, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
@@ -45,7 +46,7 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn new(config: &EgressConfig) -> Self {
         Self {
-            discipline: config.discipline.make(config.seed),
+            discipline: discipline_of(config),
             marker: config.marking.marker(config.seed),
             ready: ReadyQueue::default(),
             socket_backlog_bytes: 0,
@@ -62,7 +63,7 @@ impl Egress {
         }
         if config.discipline != before.discipline {
             self.release(context);
-            self.discipline = config.discipline.make(config.seed);
+            self.discipline = discipline_of(config);
         }
     }
 
@@ -138,7 +139,7 @@ impl Egress {
     /// Sends at a limited rate again, because the next peer may be another program.
     pub(crate) fn resume_pacing(&mut self, config: &EgressConfig) {
         if config.discipline == DisciplineConfig::Paced {
-            self.discipline = config.discipline.make(config.seed);
+            self.discipline = discipline_of(config);
         }
     }
 
@@ -239,5 +240,14 @@ impl Egress {
             socket_backlog_bytes: self.socket_backlog_bytes,
         };
         (self.discipline.as_deref_mut(), out)
+    }
+}
+
+/// The discipline of one face; `None` for first in, first out.
+fn discipline_of(config: &EgressConfig) -> Option<Box<dyn Discipline>> {
+    match &config.discipline {
+        DisciplineConfig::Fifo => None,
+        DisciplineConfig::Paced => Some(Box::new(Paced::new(config.seed))),
+        DisciplineConfig::External(other) => Some(other.options().make(config.seed)),
     }
 }

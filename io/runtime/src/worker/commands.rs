@@ -100,6 +100,7 @@ impl Worker {
             self.shard.command(Command::RemoveFace { face: id });
         } else if let Some(slot) = self.faces.table().slot_of(id) {
             let face = self.faces.detach(slot);
+            self.stats.add_closed_socket(&face.socket);
             self.remove_from_shard(&face);
         }
     }
@@ -135,9 +136,10 @@ impl Worker {
         self.faces.resume_moved(slot);
     }
 
-    /// The counters of all UDP sockets of this thread.
+    /// The counters of all UDP sockets of this thread, including those that were closed.
     fn udp_counters(&self) -> UdpCounters {
         let mut sum = self.faces.ports().counters();
+        sum += self.stats.closed_udp();
         for (_, face) in self.faces.table().iter() {
             if let FaceSocket::Own(socket) = &face.socket
                 && let Some(counters) = socket.udp_counters()

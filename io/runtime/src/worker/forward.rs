@@ -178,7 +178,7 @@ impl Worker {
                 Event::Missed { ingress, is_local, object } => {
                     self.control.send_miss(Miss { ingress, is_local, object });
                 }
-                // Remote hosts cause these as well.
+                // Remote hosts cause these as well. They leave space in the queue for commands.
                 Event::Announced { .. } | Event::RouteRefused { .. } => {
                     let internal = InternalPacket::Learning(event);
                     if !self.control.send_internal(internal) {
@@ -237,6 +237,9 @@ impl Worker {
     /// Closes a face's socket. A permanent face keeps its next hops and waits for a new socket.
     /// Other faces are removed.
     pub(super) fn close_face(&mut self, slot: u32, reason: CloseReason) {
+        if let Some(face) = self.faces.table().get(slot) {
+            self.stats.add_closed_socket(&face.socket);
+        }
         let (id, removed) = match self.faces.close(slot) {
             Some(ClosedFace::Down(id)) => (id, false),
             Some(ClosedFace::Removed(face)) => {

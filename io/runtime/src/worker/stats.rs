@@ -1,9 +1,10 @@
 //! Counters of a worker thread, apart from those of its shard and its faces.
 
 use weir_base::Instant;
+use weir_face::UdpCounters;
 use weir_link::LinkDrop;
 
-use crate::face::Face;
+use crate::face::{Face, FaceSocket};
 use crate::message::CloseReason;
 use crate::rate_limited_log::RateLimitedLog;
 use crate::snapshot::WorkerCounters;
@@ -13,6 +14,8 @@ pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
     /// Link drops of removed faces.
     removed_face_drops: [u64; LinkDrop::COUNT],
+    /// Counters of closed UDP sockets of faces.
+    closed_udp: UdpCounters,
     stalls: RateLimitedLog,
 }
 
@@ -21,6 +24,7 @@ impl Default for WorkerStats {
         Self {
             counters: WorkerCounters::default(),
             removed_face_drops: [0; LinkDrop::COUNT],
+            closed_udp: UdpCounters::default(),
             stalls: RateLimitedLog::default(),
         }
     }
@@ -51,6 +55,19 @@ impl WorkerStats {
         {
             *sum += count;
         }
+    }
+
+    /// Adds the counters of a socket that closes.
+    pub(super) fn add_closed_socket(&mut self, socket: &FaceSocket) {
+        if let FaceSocket::Own(socket) = socket
+            && let Some(counters) = socket.udp_counters()
+        {
+            self.closed_udp += counters;
+        }
+    }
+
+    pub(super) fn closed_udp(&self) -> UdpCounters {
+        self.closed_udp
     }
 
     pub(super) fn removed_face_drops(&self) -> [u64; LinkDrop::COUNT] {

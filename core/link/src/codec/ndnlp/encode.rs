@@ -68,7 +68,7 @@ impl NdnlpEncoder {
         header: &mut LpHeader,
         (packet, announcement): (&Packet, &Packet),
         mut push: impl FnMut(Frame),
-    ) -> Result<u64, LinkDrop> {
+    ) -> Option<u64> {
         if !config.local_fields {
             header.incoming_face = None;
             header.next_hop_face = None;
@@ -77,10 +77,10 @@ impl NdnlpEncoder {
         let whole = header.encode_announced(&LpFraming::BARE, announcement, packet);
         if whole.len() <= mtu {
             push(Frame::bare(Packet::from(whole)));
-            return Ok(1);
+            return Some(1);
         }
         if !config.fragmentation {
-            return Err(LinkDrop::TooLargeForMtu);
+            return None;
         }
         // The headers are measured with the largest numbers, so every real header fits.
         let mut framing = LpFraming {
@@ -89,17 +89,20 @@ impl NdnlpEncoder {
             frag_count: FRAGMENT_COUNT_MAX,
             ..LpFraming::BARE
         };
-        let (some, rest) = (&packet[..packet.len().min(mtu)], LpHeader::default());
+        let some = &packet[..packet.len().min(mtu)];
+        // As in `encode_fragments`.
+        let LpHeader { pit_token, congestion_mark, .. } = *header;
+        let rest = LpHeader { pit_token, congestion_mark, ..LpHeader::default() };
         let room =
             |wire_len: usize| mtu.checked_sub(wire_len - some.len()).filter(|&room| room > 0);
         let first = room(header.encode_announced(&framing, announcement, some).len());
         let next = room(rest.encode(&framing, &[], Some(some)).len());
         let (Some(first), Some(next)) = (first.map(|room| room.min(packet.len())), next) else {
-            return Err(LinkDrop::TooLargeForMtu);
+            return None;
         };
         framing.frag_count = 1 + (packet.len() - first).div_ceil(next) as u64;
         if framing.frag_count > FRAGMENT_COUNT_MAX {
-            return Err(LinkDrop::TooLargeForMtu);
+            return None;
         }
         let (head, tail) = packet.split_at(first);
         for (index, octets) in core::iter::once(head).chain(tail.chunks(next)).enumerate() {
@@ -112,7 +115,7 @@ impl NdnlpEncoder {
             };
             push(Frame::bare(Packet::from(wire)));
         }
-        Ok(framing.frag_count)
+        Some(framing.frag_count)
     }
 
     pub(in crate::codec) fn encode_signal(

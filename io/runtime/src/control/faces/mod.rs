@@ -337,9 +337,11 @@ impl Faces {
     ) {
         let Some(face) = self.table.find_mut(id) else { return };
         let remote = face.remote.to_string();
-        if removed || self.multicast.lose(now, id) {
+        // The worker keeps permanent faces, and so the lost multicast face.
+        let is_lost = !removed && self.multicast.lose(now, id);
+        if removed || is_lost {
             tracing::debug!(face = id.0, remote, ?reason, "face closed");
-            return self.remove(id);
+            return if is_lost { self.destroy(id) } else { self.remove(id) };
         }
         if let Some(count) = face.down_log.add(now) {
             tracing::warn!(face = id.0, remote, ?reason, count, "permanent face is down");

@@ -24,8 +24,9 @@ const RETRY_NS: u64 = 5_000 * NS_PER_MS;
 pub(super) struct MulticastFaces {
     config: MulticastConfig,
     watch: Option<InterfaceWatch>,
-    /// Faces that were closed by a command stay here, so that they are not created again.
-    faces: BTreeMap<NetworkInterface, FaceId>,
+    /// The faces that were created. An entry leaves when its device does, or when the face loses
+    /// its socket. It stays if a command closes the face, so that it is not created again.
+    created: BTreeMap<NetworkInterface, FaceId>,
     list_at: Option<Instant>,
     failures: RateLimitedLog,
 }
@@ -35,7 +36,7 @@ impl MulticastFaces {
         Self {
             config,
             watch: None,
-            faces: BTreeMap::new(),
+            created: BTreeMap::new(),
             list_at: None,
             failures: RateLimitedLog::default(),
         }
@@ -59,9 +60,9 @@ impl MulticastFaces {
     /// A worker thread has closed the socket of a face. Returns whether it was a multicast face,
     /// whose device gets another one later.
     pub(super) fn lose(&mut self, now: Instant, id: FaceId) -> bool {
-        let known = self.faces.len();
-        self.faces.retain(|_, face| *face != id);
-        let is_lost = self.faces.len() < known;
+        let known = self.created.len();
+        self.created.retain(|_, face| *face != id);
+        let is_lost = self.created.len() < known;
         if is_lost {
             self.list_after(now, RETRY_NS);
         }
@@ -129,16 +130,16 @@ impl Faces {
             }
         };
         let is_gone = |interface: &NetworkInterface| !wanted.contains(interface);
-        let gone: Vec<_> = self.multicast.faces.extract_if(.., |known, _| is_gone(known)).collect();
+        let gone: Vec<_> = self.multicast.created.extract_if(.., |known, _| is_gone(known)).collect();
         for (_, face) in gone {
             self.destroy(face);
         }
         for interface in wanted {
-            if self.multicast.faces.contains_key(&interface) {
+            if self.multicast.created.contains_key(&interface) {
                 continue;
             }
             match self.add_multicast(&interface) {
-                Ok(face) => drop(self.multicast.faces.insert(interface, face)),
+                Ok(face) => drop(self.multicast.created.insert(interface, face)),
                 // For example, the device was just removed.
                 Err(why) => {
                     self.multicast.log_failure(now, &interface.device, &why);
