@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Command as Program;
-use std::time::Duration;
 
 use socket2::{Domain, InterfaceIndexOrAddress, Socket, Type};
 use weir_io_fixture::TEST_TIMEOUT;
@@ -232,12 +231,26 @@ fn commands_respect_groups() {
     let marking = Some(face_flags::CONGESTION_MARKING);
     let accepted = ControlParameters { flags: Some(0), mask: marking, ..of_face.clone() };
     assert_eq!(client.command(Command::FacesUpdate, &accepted).code, 200);
+    // The drops of a closed face still count.
+    send(&node(), &[6; 40_000]);
+    let is_counted = |snapshot: &Snapshot| snapshot.runtime_drops.contains(&("udp-truncated", 1));
+    router.wait_until("a datagram is too long", is_counted);
     // A closed face stays closed as long as its device does not change.
     assert_eq!(client.command(Command::FacesDestroy, &of_face).code, 200);
     router.wait_until("the face closes", |snapshot| groups(snapshot).len() == 1);
     ip("addr add 10.0.0.9/24 dev left");
-    std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(groups(&router.snapshot()).len(), 1);
+    ip("link add absent type veth peer name other");
+    ip("addr add 10.0.1.1/24 dev absent");
+    ip("link set absent addrgenmode none up");
+    let has_face = |snapshot: &Snapshot, local: &str| {
+        snapshot.faces.iter().any(|face| face.local_uri == local)
+    };
+    router.wait_until("the router has listed the devices again", |snapshot| {
+        has_face(snapshot, "udp4://10.0.1.1:56363")
+    });
+    let snapshot = router.snapshot();
+    assert!(!has_face(&snapshot, "udp4://10.0.0.1:56363"));
+    assert!(is_counted(&snapshot));
     router.stop();
 }
 

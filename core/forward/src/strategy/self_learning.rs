@@ -15,8 +15,8 @@
 //! its HopLimit end the flood. The strategy has no parameters.
 //!
 //! The work of a flood grows with the square of its faces, because each out-record is searched for
-//! in a list. Strangers can open faces, so a flood goes to at most 256 of them. Identifiers rise, so
-//! these are the oldest faces, which include the configured ones.
+//! in a list. Strangers can open faces, so a flood goes to the 256 oldest ones at most. These
+//! usually include the configured faces, because identifiers are assigned in sequence.
 //!
 //! Differences from NFD:
 //!

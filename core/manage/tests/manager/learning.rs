@@ -2,7 +2,10 @@
 
 use weir_base::{FaceId, Packet};
 use weir_manage::commands::Command;
-use weir_manage::{Action, FaceEventKind, FaceScope, LearningInput, ManagerConfig, ManagerInput};
+use weir_manage::{
+    Action, FaceEventKind, FaceInfo, FaceScope, LearningInput, LinkType, ManagerConfig,
+    ManagerInput,
+};
 use weir_security::{DigestSigner, Signer};
 use weir_wire::{DataView, Name, tlv};
 
@@ -71,6 +74,23 @@ fn announcement_makes_a_route_for_ten_minutes() {
     assert_eq!(refused(&harness), 0);
 }
 
+/// Nacks do not pass there, so nothing else would end a wrong route soon.
+#[test]
+fn routes_to_shared_links_last_ten_seconds() {
+    for link_type in [LinkType::MultiAccess, LinkType::AdHoc] {
+        let mut harness = Harness::new();
+        let group = FaceId(300);
+        let info = face(group, "udp4://224.0.23.170:56363", FaceScope::NonLocal);
+        harness.add_face(FaceInfo { link_type, ..info });
+        learn(&mut harness, group, signed("/a", &DigestSigner));
+        learn(&mut harness, PEER, signed("/a", &DigestSigner));
+        harness.advance_ms(9_999);
+        assert_eq!(routes(&harness), ["/a 262:2048,300:2048"]);
+        harness.advance_ms(1);
+        assert_eq!(routes(&harness), ["/a 262:2048"]);
+    }
+}
+
 #[test]
 fn forged_announcements_make_no_route() {
     let mut harness = Harness::with_config(ManagerConfig {
@@ -119,7 +139,7 @@ fn announcement_outside_its_validity_ends_the_route() {
 }
 
 #[test]
-fn refuses_announcements_that_are_no_neighbours() {
+fn refuses_invalid_announcements() {
     let mut harness = Harness::new();
     let mut long = Name::new();
     (0..33).for_each(|_| {
@@ -134,6 +154,7 @@ fn refuses_announcements_that_are_no_neighbours() {
     let mut empty_content = signed("/a", &DigestSigner);
     empty_content.truncate(20);
     for wire in [
+        signed("/", &DigestSigner),
         signed("/localhost/nfd", &DigestSigner),
         signed("/localhost/x", &DigestSigner),
         signed("/localhop/x", &DigestSigner),
@@ -146,7 +167,7 @@ fn refuses_announcements_that_are_no_neighbours() {
         learn(&mut harness, PEER, wire);
     }
     learn(&mut harness, FaceId(999), signed("/a", &DigestSigner));
-    assert_eq!(refused(&harness), 9);
+    assert_eq!(refused(&harness), 10);
     assert!(routes(&harness).is_empty());
 }
 
@@ -256,6 +277,9 @@ fn makes_announcements_of_other_routes() {
         other.advance_ms(1);
         assert!(routes(&other).is_empty());
     }
-    // Names of this host are announced to none.
+    // Names of this host are not announced.
     assert_eq!(announcement_for(&mut harness, "/localhost/nfd/rib"), None);
+    // A default route is not announced, because no router would accept it.
+    harness.command(Command::RibRegister, &parameters(|p| p.name = Some(Name::new())));
+    assert_eq!(announcement_for(&mut harness, "/other"), None);
 }

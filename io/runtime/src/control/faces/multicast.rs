@@ -130,7 +130,8 @@ impl Faces {
             }
         };
         let is_gone = |interface: &NetworkInterface| !wanted.contains(interface);
-        let gone: Vec<_> = self.multicast.created.extract_if(.., |known, _| is_gone(known)).collect();
+        let gone: Vec<_> =
+            self.multicast.created.extract_if(.., |known, _| is_gone(known)).collect();
         for (_, face) in gone {
             self.destroy(face);
         }
