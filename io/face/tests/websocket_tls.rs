@@ -100,6 +100,7 @@ fn accept(listener: &Listener) -> std::io::Result<Socket> {
         }
     };
     assert_eq!(handshake.peer(), Ipv4Addr::LOCALHOST);
+    let until = Clock::now() + TEST_TIMEOUT;
     while !handshake.read()? {
         assert!(Clock::now() < until, "no request came");
         std::thread::sleep(Duration::from_millis(1));
@@ -229,7 +230,10 @@ fn renewed_certificate_needs_no_restart() {
     fs::write(&written.key, KeyPair::generate().unwrap().serialize_pem()).unwrap();
     let error = listener.reload_certificate().unwrap().unwrap_err();
     assert!(error.to_string().contains("tls.key"), "{error}");
+    assert!(listener.reload_certificate().is_none(), "the same files are not read again");
     assert!(connect(&files, &listener, &uri).unwrap_err().contains("not valid"), "the old one");
+    // The time of a file advances in steps of a few milliseconds.
+    std::thread::sleep(Duration::from_millis(20));
     fs::write(&written.key, new_key).unwrap();
     listener.reload_certificate().unwrap().unwrap();
     connect(&files, &listener, &uri).unwrap();

@@ -35,7 +35,7 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 /// WebSocket.
 const REFUSAL: &[u8] = b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nConnection: Upgrade, close\r\nContent-Type: text/plain\r\n\
-    Content-Length: 65\r\n\r\nThis port accepts WebSockets that carry NDNLPv2 packets (ws://).\n";
+    Content-Length: 57\r\n\r\nThis port accepts WebSockets that carry NDNLPv2 packets.\n";
 /// Headers that proxies add.
 const PROXY_HEADERS: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
 
@@ -420,6 +420,6 @@ mod tests {
     fn refusal_has_its_length() {
         let body = REFUSAL.windows(4).position(|window| window == HEAD_END).unwrap() + 4;
         assert!(REFUSAL.starts_with(b"HTTP/1.1 426"));
-        assert_eq!(REFUSAL.len() - body, 65);
+        assert_eq!(REFUSAL.len() - body, 57);
     }
 }

@@ -10,13 +10,14 @@ use std::io::{self, BufRead as _, IoSlice, Read as _, Write as _};
 use rustls::Connection;
 use weir_base::Pool;
 
+use super::BATCH_BYTES;
 use super::transport::Transport;
 use crate::socket::socket_source;
 use crate::status::RecvStatus;
 use crate::stream::{READ_BYTES_MAX, ReadBlock, StreamSocket};
 
-/// Encrypted bytes that one read takes at most. Records may be empty, so without this limit a peer
-/// could hold the thread in one read.
+/// Encrypted bytes that one read takes at most, and those up to the end of the HTTP head together.
+/// Records may be empty, so without this limit a peer could hold the thread in one read.
 const ENCRYPTED_BYTES_MAX: usize = 4 * READ_BYTES_MAX;
 /// Memory in bytes of an idle connection: keys, and the smallest buffer of rustls.
 const SESSION_BYTES: usize = 8 * 1024;
@@ -24,13 +25,15 @@ const SESSION_BYTES: usize = 8 * 1024;
 pub(crate) struct TlsStream {
     tcp: StreamSocket,
     tls: Connection,
+    /// Encrypted bytes that may still arrive before the end of the HTTP head.
+    head_left: usize,
 }
 
 impl TlsStream {
     pub(super) fn new(tcp: StreamSocket, mut tls: Connection) -> Self {
         // `write` limits the buffer: it accepts nothing while the buffer is in use.
         tls.set_buffer_limit(None);
-        Self { tcp, tls }
+        Self { tcp, tls, head_left: ENCRYPTED_BYTES_MAX }
     }
 }
 
@@ -65,7 +68,6 @@ impl Transport for TlsStream {
     }
 
     fn peek(&mut self, octets: &mut [u8]) -> io::Result<usize> {
-        let mut left = ENCRYPTED_BYTES_MAX;
         loop {
             match self.tls.reader().fill_buf() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -76,11 +78,12 @@ impl Transport for TlsStream {
                     return Ok(count);
                 }
             }
-            if left == 0 {
-                let why = "TLS records without content";
+            if self.head_left == 0 {
+                let why = "TLS records with too little content";
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
-            left = left.saturating_sub(read_records(&mut self.tls, &mut self.tcp)?);
+            let read = read_records(&mut self.tls, &mut self.tcp)?;
+            self.head_left = self.head_left.saturating_sub(read);
             // The answer of the TLS handshake.
             self.flush()?;
         }
@@ -109,7 +112,8 @@ impl Transport for TlsStream {
     }
 
     fn held_bytes(&self) -> usize {
-        SESSION_BYTES + self.tcp.held_bytes()
+        let unsent = if self.tls.wants_write() { BATCH_BYTES } else { 0 };
+        SESSION_BYTES + unsent + self.tcp.held_bytes()
     }
 }
 
@@ -184,3 +188,57 @@ impl fmt::Debug for TlsStream {
 }
 
 socket_source!(TlsStream, tcp);
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::thread;
+
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConnection, ServerConnection, StreamOwned};
+    use socket2::Socket;
+
+    use super::super::{CertificateFiles, ServerCertificate, TlsTrust};
+    use super::*;
+
+    /// A client that sends each byte in a record of its own, without end.
+    #[test]
+    fn limits_encrypted_bytes_of_head() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let files = CertificateFiles { certificate: path("tls.pem"), key: path("tls.key") };
+        std::fs::write(&files.certificate, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+        let server = ServerConnection::new(ServerCertificate::load(&files).unwrap().config());
+        let trust = TlsTrust::new(Some(files.certificate)).unwrap().client_config().unwrap();
+        let client = ClientConnection::new(trust, ServerName::try_from("localhost").unwrap());
+
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, peer) = listener.accept().unwrap();
+        let tcp = StreamSocket::from_tcp(Socket::from(far), peer).unwrap();
+        let mut stream = TlsStream::new(tcp, server.unwrap().into());
+        let mut client = StreamOwned::new(client.unwrap(), near);
+        let client = thread::spawn(move || while client.write_all(b"x").is_ok() {});
+
+        let mut content_bytes = 0;
+        let error = loop {
+            assert!(content_bytes < ENCRYPTED_BYTES_MAX / 20, "a record has 22 bytes of overhead");
+            match stream.peek(&mut [0; 100]) {
+                Ok(count) => {
+                    content_bytes += count;
+                    stream.skip(count).unwrap();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::yield_now(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        assert!(content_bytes > 8 * 1024, "a head of the maximum length fits");
+        drop(stream);
+        client.join().unwrap();
+    }
+}

@@ -45,6 +45,7 @@ impl TlsFileError {
 #[derive(Clone)]
 pub struct ServerCertificate {
     files: CertificateFiles,
+    /// The files of the last attempt to read them, successful or not.
     stamps: [Option<Stamp>; 2],
     config: Arc<ServerConfig>,
 }
@@ -61,14 +62,16 @@ impl ServerCertificate {
         Ok(Self { files: files.clone(), stamps, config })
     }
 
-    /// Reads the files again, if they have changed. `None` if not. After an error, the previous
-    /// certificate stays in use, and the next call tries again: the two files are never replaced at
-    /// the same moment.
+    /// Reads the files again, if they have changed since the last attempt. `None` if not. After an
+    /// error, the previous certificate stays in use until the files change again. The two files are
+    /// never replaced at the same moment, so an error is usual between them.
     pub(crate) fn reload(&mut self) -> Option<Result<(), TlsFileError>> {
-        if stamps(&self.files) == self.stamps {
+        let stamps = stamps(&self.files);
+        if stamps == self.stamps {
             return None;
         }
-        Some(Self::load(&self.files).map(|loaded| *self = loaded))
+        self.stamps = stamps;
+        Some(server_config(&self.files).map(|config| self.config = Arc::new(config)))
     }
 
     pub(super) fn config(&self) -> Arc<ServerConfig> {
