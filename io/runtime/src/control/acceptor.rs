@@ -4,15 +4,18 @@ use std::io;
 use std::time::Duration;
 
 use mio::{Interest, Registry, Token};
-use weir_base::Instant;
-use weir_face::{Accepted, Listener, Socket};
+use weir_base::{Instant, NS_PER_S};
+use weir_face::{Accepted, FaceUri, Listener, Socket};
 
 use super::handshakes::Handshakes;
 use crate::rate_limited_log::RateLimitedLog;
 
 /// Connections accepted on one listener before other listeners are served.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Pause when the process has no file descriptor left.
+/// TLS connections accepted in one second, on all listeners. The control thread signs each
+/// handshake, which takes up to 1 ms (RSA with 2048 bits).
+const TLS_ACCEPTS_PER_S: u32 = 200;
+/// Pause when the process has no file descriptor left, or when too many TLS connections arrive.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// All listeners, and when they must be tried again without an event from the kernel.
@@ -21,6 +24,7 @@ pub(super) struct Acceptor {
     again_at: Option<Instant>,
     failures: RateLimitedLog,
     reload_failures: RateLimitedLog,
+    tls_budget: TlsBudget,
     handshakes: Handshakes,
 }
 
@@ -36,7 +40,14 @@ impl Acceptor {
         }
         let handshakes = Handshakes::new(registry.try_clone()?, first + listeners.len());
         let (failures, reload_failures) = (RateLimitedLog::default(), RateLimitedLog::default());
-        Ok(Self { listeners, again_at: None, failures, reload_failures, handshakes })
+        Ok(Self {
+            listeners,
+            again_at: None,
+            failures,
+            reload_failures,
+            tls_budget: TlsBudget::default(),
+            handshakes,
+        })
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
@@ -59,10 +70,21 @@ impl Acceptor {
     fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
         let mut sockets = Vec::new();
         self.reload_certificate(now, index);
+        let is_tls = matches!(self.listeners[index].local_uri(), FaceUri::WebSocketTls { .. });
         for _ in 0..ACCEPTS_PER_TURN {
+            if is_tls && self.tls_budget.is_spent(now) {
+                // The others stay in the listener's backlog.
+                self.try_again(now.plus_ns(PAUSE.as_nanos() as u64));
+                return sockets;
+            }
             match self.listeners[index].accept() {
                 Ok(Some(Accepted::Socket(socket))) => sockets.push(socket),
-                Ok(Some(Accepted::Handshake(begun))) => self.handshakes.begin(now, begun),
+                Ok(Some(Accepted::Handshake(begun))) => {
+                    if is_tls {
+                        self.tls_budget.spend();
+                    }
+                    self.handshakes.begin(now, begun);
+                }
                 Ok(None) => return sockets,
                 Err(error) => {
                     // Most likely no descriptor is left. The connection stays in the listener's
@@ -120,5 +142,44 @@ impl Acceptor {
     pub(super) fn close(&mut self) {
         self.listeners.clear();
         self.handshakes.close();
+    }
+}
+
+/// Counts TLS connections in one second.
+#[derive(Debug, Default)]
+struct TlsBudget {
+    second: u64,
+    accepted: u32,
+}
+
+impl TlsBudget {
+    /// Whether no further connection may be accepted in this second.
+    fn is_spent(&mut self, now: Instant) -> bool {
+        let second = now.as_ns() / NS_PER_S;
+        if self.second != second {
+            *self = Self { second, accepted: 0 };
+        }
+        self.accepted >= TLS_ACCEPTS_PER_S
+    }
+
+    fn spend(&mut self) {
+        self.accepted += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_accepts_are_limited_per_second() {
+        let mut budget = TlsBudget::default();
+        for second in 0..3 {
+            for index in 0..u64::from(TLS_ACCEPTS_PER_S) {
+                assert!(!budget.is_spent(Instant::from_ns(second * NS_PER_S + index)));
+                budget.spend();
+            }
+            assert!(budget.is_spent(Instant::from_ns((second + 1) * NS_PER_S - 1)));
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! connection replaces its oldest one. At the limit of all, it replaces the oldest one of the host
 //! with the most. So a host that stalls disturbs other hosts only if there are many such hosts.
 
+use std::collections::HashMap;
 use std::io;
 
 use mio::{Interest, Registry, Token};
@@ -73,8 +74,7 @@ impl Handshakes {
             self.slots.push(None);
             return self.slots.len() - 1;
         } else {
-            let hosts = self.slots.iter().flatten().map(|pending| pending.host);
-            hosts.max_by_key(|&host| self.count_of(host)).unwrap_or(host)
+            self.host_with_most().unwrap_or(host)
         };
         let pending = self.slots.iter().enumerate();
         let pending = pending.filter_map(|(slot, pending)| Some((slot, pending.as_ref()?)));
@@ -84,6 +84,13 @@ impl Handshakes {
         self.slots[oldest] = None;
         self.note_failed(now, &io::Error::other("replaced: too many handshakes are in progress"));
         oldest
+    }
+
+    fn host_with_most(&self) -> Option<Network> {
+        let hosts = self.slots.iter().flatten().map(|pending| pending.host);
+        let mut counts = HashMap::new();
+        hosts.for_each(|host| *counts.entry(host).or_insert(0_usize) += 1);
+        counts.into_iter().max_by_key(|&(_, count)| count).map(|(host, _)| host)
     }
 
     /// Number of handshakes of `host`.
