@@ -172,8 +172,8 @@ pub trait Trust {
         let _ = (wanted, packet);
     }
 
-    /// Identifies each key whose packets were accepted so far, if that is known. An interrupted
-    /// download continues only under the trust that it began with.
+    /// Identifies each key whose packets were accepted so far, for all objects of a fetch, if that
+    /// is known. An interrupted download continues only under the trust that it began with.
     fn accepted_keys(&self) -> Vec<[u8; 32]> {
         Vec::new()
     }
@@ -305,7 +305,9 @@ impl TrustPolicy {
         self.hicn_key = Some((key, digest));
     }
 
-    /// Identifies each key whose packets were accepted so far.
+    /// Identifies each key whose packets were accepted so far: a public key by its digest, a shared
+    /// key by its name. So if the user replaces a shared key and keeps its name, it counts as the
+    /// same key.
     pub fn accepted_keys(&self) -> Vec<[u8; 32]> {
         let keys = self.signers.iter().filter_map(|signer| match signer.basis {
             TrustBasis::Unsigned | TrustBasis::Unverified => None,

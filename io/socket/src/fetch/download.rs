@@ -18,6 +18,7 @@ use super::host::{DownloadError, DownloadHost, DownloadId, Found, PathSummary, S
 use super::lookup::CertificateLookups;
 use super::notifier::Notifiers;
 use super::output::{Opened, Output, OutputError, PacketReader};
+use super::part_file::NO_KEY;
 use super::sink::{FileSink, StreamWriter};
 use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool, is_native};
 
@@ -43,7 +44,9 @@ struct ObjectState {
     output: Option<Box<dyn Output>>,
     destination: Destination,
     segments_resumed: u64,
-    /// Keys that verified segments of an earlier attempt, and that this one must accept.
+    /// Keys that verified segments of an earlier attempt, and that this one has not accepted. It
+    /// must accept one of the keys, but not all: if the earlier attempt fetched a folder, it also
+    /// lists the keys of other files. [`NO_KEY`] is valid only if this attempt accepts no keys.
     unconfirmed_keys: Vec<[u8; 32]>,
     /// Whether this one has accepted such a key, or any key before the output was opened.
     has_accepted_key: bool,
@@ -377,7 +380,7 @@ impl Download {
                 ConsumerEvent::Done => {
                     self.check_short_segment()?;
                     self.confirm_keys(services.host.trust(self.id))?;
-                    if self.object.as_ref().is_some_and(|it| !it.unconfirmed_keys.is_empty()) {
+                    if self.object.as_ref().is_some_and(ObjectState::awaits_key) {
                         return Err(DownloadError::OtherSigner);
                     }
                 }
@@ -387,8 +390,8 @@ impl Download {
         Ok(())
     }
 
-    /// Confirms keys that verified the segments of an earlier attempt. Fails if the first key that
-    /// this download accepts is another one.
+    /// Confirms keys that verified the segments of an earlier attempt. Fails if the first keys that
+    /// this download accepts are others.
     fn confirm_keys(&mut self, trust: &mut dyn Trust) -> Result<(), DownloadError> {
         let Some(object) = &mut self.object else { return Ok(()) };
         if object.unconfirmed_keys.is_empty() {
@@ -543,6 +546,9 @@ impl Download {
         trust: &mut dyn Trust,
     ) -> (Result<Summary, DownloadError>, Option<DurabilityTask>) {
         let serial = self.serial;
+        // The trust may have accepted a key since the last check. The state must not list it for
+        // segments that another key has verified.
+        let has_other_signer = self.confirm_keys(trust).is_err();
         for (&path, summary) in &mut self.by_path {
             summary.stats = self.consumer.path_stats(path);
             summary.labels = self.consumer.label_stats(path);
@@ -560,7 +566,7 @@ impl Download {
             Destination::File(_) | Destination::Reader(_) => (None, true),
         };
         if let Some(error) = self.error {
-            let is_discarded = matches!(error, DownloadError::OtherSigner);
+            let is_discarded = has_other_signer || matches!(error, DownloadError::OtherSigner);
             let received = self.consumer.received();
             let have = if is_discarded { SegmentSet::new() } else { received.clone() };
             // If an earlier attempt left segments and none is there now, its files stay unchanged.
@@ -591,6 +597,11 @@ impl Download {
 }
 
 impl ObjectState {
+    /// Whether segments of an earlier attempt need an accepted key and have none.
+    fn awaits_key(&self) -> bool {
+        !self.has_accepted_key && self.unconfirmed_keys.iter().any(|key| *key != NO_KEY)
+    }
+
     /// Whether the destination of segments is known.
     fn is_ready(&self) -> bool {
         !matches!(self.destination, Destination::File(None))

@@ -88,7 +88,7 @@ pub enum Opened {
         /// Bytes of Content in each segment but the last, if known from an earlier attempt.
         segment_size: Option<u64>,
         /// The keys that verified `have`, except those that were [set](Output::set_keys). Unless
-        /// this download accepts them as well, it must discard `have`.
+        /// this download accepts one of them as well, it must discard `have`.
         unconfirmed_keys: Vec<[u8; 32]>,
     },
     /// A stream: bytes in order.

@@ -45,8 +45,8 @@ use super::sink::{Checksums, FileSink};
 /// 3. The state file must belong to the same version, or to one with the same content digest, and
 ///    list verified segments (unless [`PartFile::accept_unverified`] is set). Then each listed
 ///    segment is read and compared with its checksum. Otherwise the part file is truncated. The
-///    download must also accept one of the keys that verified them, unless it has accepted no key
-///    yet. It confirms the others later.
+///    download must also accept one of the keys that verified them. If it has accepted no key yet,
+///    it must do so before it ends. One that accepts any key uses no segments without keys.
 /// 4. [`sink`](Output::sink) stores segments at their offsets, from several threads.
 /// 5. [`save`](Output::save) syncs the data first and replaces the state file then: a power failure
 ///    may lose segments, but the state never lists a lost one.
@@ -131,6 +131,8 @@ pub enum DiscardReason {
 /// the reason.
 type DiscardedCallback = fn(&Path, &Name, u64, DiscardReason);
 
+/// Stands for the keys of segments that were verified by a trust that reports no keys.
+pub(super) const NO_KEY: [u8; 32] = [0; 32];
 /// Space that a file system may need for a new file besides its content.
 const FREE_SPACE_MARGIN_BYTES: u64 = 64 << 10;
 /// Bytes of a file name at most (Linux, NAME_MAX).
@@ -286,11 +288,23 @@ impl PartFile {
         } else if !state.is_verified {
             Err(DiscardReason::Unverified)
         } else if self.keys.is_empty() || state.keys.iter().any(is_accepted) {
-            // The download confirms the other keys.
+            // Without an accepted key, the download decides later.
             Ok(())
         } else {
             Err(DiscardReason::Signer)
         }
+    }
+
+    /// The keys that verified `have` and are not accepted yet.
+    fn unconfirmed_keys(&self, have: &SegmentSet) -> Vec<[u8; 32]> {
+        if self.accepts_unverified || have.is_empty() {
+            return Vec::new();
+        }
+        if self.resumed_keys.is_empty() {
+            return vec![NO_KEY];
+        }
+        let unconfirmed = self.resumed_keys.iter().filter(|&key| !self.keys.contains(key));
+        unconfirmed.copied().collect()
     }
 
     fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
@@ -561,7 +575,8 @@ impl Output for PartFile {
                     state::intact_segments(&file, &state).map_err(|source| self.error(source))?;
                 self.segment_size = Some(state.segment_size);
                 self.checksums = state.checksums;
-                self.resumed_keys = state.keys;
+                // The keys of segments that are damaged do not matter.
+                self.resumed_keys = if have.is_empty() { Vec::new() } else { state.keys };
                 have
             }
             None => {
@@ -572,9 +587,7 @@ impl Output for PartFile {
             }
         };
         self.file = Some(file);
-        let mut unconfirmed_keys = self.resumed_keys.clone();
-        let needs_none = self.accepts_unverified || have.is_empty();
-        unconfirmed_keys.retain(|key| !needs_none && !self.keys.contains(key));
+        let unconfirmed_keys = self.unconfirmed_keys(&have);
         Ok(Opened::File { have, segment_size: self.segment_size, unconfirmed_keys })
     }
 

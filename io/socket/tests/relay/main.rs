@@ -10,11 +10,11 @@ use weir_client::Client;
 use weir_face::FaceUri;
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
-    Consumer, DownloadError, DownloadOptions, Identity, MemoryOutput, ObjectStore, Producer,
-    ProducerOptions, PublishError, PublishOptions, ServeProblem, Session, publish_file,
-    publish_listing, publish_octets,
+    Consumer, DownloadError, DownloadOptions, Identity, MemoryOutput, ObjectStore, Opened,
+    Output as _, PartFile, Producer, ProducerOptions, PublishError, PublishOptions, ServeProblem,
+    Session, publish_file, publish_listing, publish_octets,
 };
-use weir_transport::{ConsumerError, Target};
+use weir_transport::{ConsumerError, Metadata, Target};
 use weir_wire::{Data, DataView, Interest, LpView, NackReason};
 
 use fixture::{
@@ -229,6 +229,40 @@ fn other_key_resumes_nothing() {
     assert!(!target.exists() && !part.exists());
     let summary = get_with_key(&file.relay, version(), &target, other).unwrap();
     assert_eq!(summary.segments_resumed, 0);
+
+    // The earlier attempt reported no keys.
+    for (key, is_resumed) in [(None, true), (one, false)] {
+        std::fs::remove_file(&target).unwrap();
+        interrupt(dir.path(), &target, None);
+        let result = get_with_key(&file.relay, version(), &target, key);
+        let summary = result.or_else(|error| {
+            assert!(matches!(error, DownloadError::OtherSigner) && !is_resumed, "{error}");
+            get_with_key(&file.relay, version(), &target, key)
+        });
+        assert_eq!(summary.unwrap().segments_resumed > 0, is_resumed);
+    }
+}
+
+/// The state lists the keys of the whole fetch. Those of other files in a folder are not needed.
+#[test]
+fn one_recorded_key_is_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("got");
+    let file = RelayedFile::honest(1_000_000);
+    let key = [1; 32];
+    interrupt(dir.path(), &target, Some(key));
+    let mut output = PartFile::new(&target);
+    output.set_keys(vec![key, [2; 32]]);
+    let versioned = object().append_version(7).clone();
+    let Opened::File { have, segment_size, .. } = output.open(&Metadata::new(versioned)).unwrap()
+    else {
+        panic!("it is a file")
+    };
+    output.sink(segment_size.unwrap()).unwrap();
+    output.save(&have).unwrap();
+    drop(output);
+    let summary = get_with_key(&file.relay, version(), &target, Some(key)).unwrap();
+    assert_eq!(summary.segments_resumed, have.len());
 }
 
 fn resume(meddle_with_part: impl Fn(&Path)) {

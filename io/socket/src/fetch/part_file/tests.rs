@@ -99,8 +99,22 @@ fn resumes_only_what_accepted_keys_verified() {
     assert!(open(&[[3; 32]]).1.is_empty());
     assert_eq!(fs::metadata(dir.path().join(".file.weir-part")).unwrap().len(), 0);
 
+    // The keys of damaged segments are not kept.
+    interrupt(&[[1; 32]]);
+    fs::write(dir.path().join(".file.weir-part"), b"9999").unwrap();
+    let (mut output, found, unconfirmed) = open(&[]);
+    assert!(found.is_empty() && unconfirmed.is_empty());
+    output.sink(4).unwrap().store(&[(0, b"0000")]).unwrap();
+    output.set_keys(vec![[2; 32]]);
+    output.save(&have).unwrap();
+    drop(output);
+    assert!(open(&[[1; 32]]).1.is_empty());
+
     // A trust that does not report keys.
     interrupt(&[]);
+    let (output, found, unconfirmed) = open(&[]);
+    assert_eq!((found, unconfirmed), (have.clone(), vec![NO_KEY]));
+    drop(output);
     assert!(open(&[[1; 32]]).1.is_empty());
 }
 
