@@ -220,7 +220,7 @@ fn flood_reaches_the_256_oldest_faces() {
     assert_eq!(fixture.drops(DropReason::Suppressed), 256);
     fixture.pass_ms(10);
     assert_eq!(faces(&fixture.ask(LOCAL, &Ask::new("/a", 3))), expected);
-    // All are marked as asked for a discovery.
+    // All are marked: they got a discovery Interest.
     for face in [expected[0], expected[255]] {
         let header = LpHeader { no_cache: true, ..LpHeader::default() };
         fixture.ask(LOCAL, &Ask::new("/b", 4 + face.0 as u32));
