@@ -243,7 +243,7 @@ pub(crate) mod tests {
         let choices = client.dataset::<StrategyChoice>("strategy-choice/list").unwrap();
         assert!(choices.iter().any(|choice| choice.name == prefix));
         let routes = client.dataset::<RibEntry>("rib/list").unwrap();
-        assert_eq!(routes.len(), 1);
+        assert_eq!(routes.len(), 2, "the router's own, for /localhost and /localhost/nfd");
         let refused = client.command(Command::StrategyChoiceUnset, &ControlParameters::default());
         let text = refused.unwrap_err().to_string();
         assert!(text.starts_with("the router answered 400 "), "{text}");

@@ -250,7 +250,7 @@ fn websocket_listeners_and_faces_reach_the_router() {
 #[test]
 fn tls_listeners_need_both_files() {
     let files = "tls_certificate = \"c.pem\"\ntls_key = \"k.pem\"\n";
-    let text = format!("[faces]\nwebsocket_tls = [\"[::1]\"]\n{files}tls_ca = \"ca.pem\"\n");
+    let text = format!("[faces]\nwebsocket_tls = [\"::1\"]\n{files}tls_ca = \"ca.pem\"\n");
     let config = parse(&text).unwrap().to_runtime().unwrap();
     let tls = config.listeners.iter().find_map(|listener| match listener {
         Listener::WebSocketTls { address, required, files } => Some((address, required, files)),
