@@ -257,7 +257,19 @@ fn unusable_files_are_named() {
     assert!(load("none", "tls.key").contains("none"));
     assert!(load("empty", "tls.key").contains("no certificate"));
     assert!(load("tls.key", "tls.key").contains("no certificate"));
-    assert!(load("tls.pem", "empty").contains("the private key"));
+    assert!(load("tls.pem", "empty").contains("no private key"));
+    // Opening a FIFO waits for a writer.
+    let made = std::process::Command::new("mkfifo").arg(files.path("fifo")).status().unwrap();
+    assert!(made.success());
+    for (name, why) in [("fifo", "no regular file"), (".", "no regular file")] {
+        assert!(load(name, "tls.key").contains(why), "{name}");
+        assert!(load("tls.pem", name).contains(why), "{name}");
+    }
+    fs::File::create(files.path("long")).unwrap().set_len(1 << 30).unwrap();
+    assert!(load("long", "tls.key").contains("longer than 1 MiB"));
+    let certificate = fs::read_to_string(&good.certificate).unwrap();
+    fs::write(files.path("cut.pem"), &certificate[..certificate.len() / 2]).unwrap();
+    assert!(load("cut.pem", "tls.key").contains("has no end"));
     assert!(load("tls.pem", "other.key").contains("the private key"));
     let error = TlsTrust::new(Some(files.path("empty"))).unwrap_err().to_string();
     assert!(error.contains("authority") && error.contains("empty"), "{error}");

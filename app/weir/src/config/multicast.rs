@@ -68,7 +68,12 @@ impl<'de> Visitor<'de> for ChoiceVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> Result<MulticastChoice, A::Error> {
         let mut devices = Vec::new();
         while let Some(name) = names.next_element::<String>()? {
-            if name.is_empty() || name.len() > DEVICE_NAME_MAX || name.contains(['/', ':', ' ']) {
+            let is_word = matches!(&*name, "auto" | "none");
+            let is_bad = name.is_empty() || name.len() > DEVICE_NAME_MAX;
+            if is_word {
+                return Err(A::Error::custom(format!("write multicast = \"{name}\", not a list")));
+            }
+            if is_bad || name.contains(|char: char| char.is_control() || "/: ".contains(char)) {
                 return Err(A::Error::custom(format!(
                     "`{name}` names no network device; `ip link` lists those of this machine"
                 )));

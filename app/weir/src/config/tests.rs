@@ -225,6 +225,8 @@ fn multicast_follows_the_udp_listeners() {
         ("true", "names of network devices"),
         ("[\"\"]", "names no network device"),
         ("[\"name-of-16-bytes\"]", "names no network device"),
+        ("[\"a\\u0000\"]", "names no network device"),
+        ("[\"auto\"]", "write multicast = \"auto\", not a list"),
     ] {
         let error = error_of(&format!("[faces]\nmulticast = {value}\n"));
         assert!(error.contains(part), "{error}");

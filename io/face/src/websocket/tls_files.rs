@@ -1,20 +1,23 @@
 //! The files of TLS: the certificate of a listener, and the authorities that a client trusts.
 
 use std::fmt;
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// The protocol under WebSocket (ALPN).
 const PROTOCOL: &[u8] = b"http/1.1";
+
+/// Longer files are refused. The system's list of authorities has a third of this.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The files of a listener (PEM).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,8 +105,10 @@ fn stamps(files: &CertificateFiles) -> [Option<Stamp>; 2] {
 fn server_config(files: &CertificateFiles) -> Result<ServerConfig, TlsFileError> {
     let bad_key = |why: String| TlsFileError::new("the private key", &files.key, why);
     let chain = certificates(&files.certificate, "the certificate")?;
-    let key =
-        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad_key(error.to_string()))?;
+    let octets = read_file(&files.key).map_err(|error| bad_key(error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(&octets).map_err(|error| {
+        bad_key(explain(error, "it contains no private key in PEM form, or an encrypted one"))
+    })?;
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| bad_key(error.to_string()))?
@@ -118,12 +123,40 @@ fn certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = read.map_err(|error| TlsFileError::new(what, path, error))?;
+    const NONE: &str = "it contains no certificate in PEM form";
+    let octets = read_file(path).map_err(|error| TlsFileError::new(what, path, error))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&octets).collect();
+    let found = found.map_err(|error| TlsFileError::new(what, path, explain(error, NONE)))?;
     if found.is_empty() {
-        return Err(TlsFileError::new(what, path, "the file contains no certificate"));
+        return Err(TlsFileError::new(what, path, NONE));
     }
     Ok(found)
+}
+
+/// Reads a file in the control thread. Opening a FIFO would wait for a writer, and some devices
+/// have no end.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut options = File::options();
+    let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    if found.len() > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is longer than 1 MiB"));
+    }
+    let mut octets = Vec::new();
+    file.take(FILE_BYTES_MAX).read_to_end(&mut octets)?;
+    Ok(octets)
+}
+
+/// `none`: what to say if the text has no item of the wanted kind.
+fn explain(error: pem::Error, none: &'static str) -> String {
+    match error {
+        pem::Error::NoItemsFound => none.to_owned(),
+        pem::Error::MissingSectionEnd { .. } => "its last section has no end".to_owned(),
+        error => format!("it is no valid PEM text: {error}"),
+    }
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -100,6 +100,15 @@ impl Faces {
             ),
         }
         self.follow_devices(now);
+        for device in self.multicast.config.devices.iter().flatten() {
+            if !self.multicast.created.keys().any(|created| created.device == *device) {
+                tracing::warn!(
+                    device,
+                    "no multicast face: there is no such device, or it is down, loopback, or \
+                     cannot multicast; the router creates the face when that changes"
+                );
+            }
+        }
     }
 
     /// Network devices or their addresses have changed.
