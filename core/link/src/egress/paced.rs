@@ -2,7 +2,7 @@
 //!
 //! A datagram that finds the receive buffer of its peer full is lost, and no one reports that. The
 //! usual buffer on Linux has 208 KiB (`net.core.rmem_default`). Most programs keep it, NFD and ndnd
-//! among them. It is full after 92 datagrams of 1,420 bytes, the Data of a dozen Interests, and a
+//! among them. It is full after 92 datagrams of 1,420 bytes, the Data of 15 Interests, and a
 //! window of Interests is answered faster than such a peer reads. Routers of Weir request larger
 //! buffers. They send offers ([`RunOffer`](weir_wire::RunOffer)), and are not paced from then on.
 //!
@@ -37,7 +37,7 @@ use crate::counters::LinkDrop;
 
 /// What a full bucket allows to leave at once, in charged bytes: six tenths of a buffer of 208 KiB.
 const BURST_BYTES: u64 = 128 << 10;
-/// Linux charges a datagram with about this much more than its own bytes.
+/// Linux charges a datagram with this much more than its own bytes (measured in decision 0055).
 const DATAGRAM_BYTES: u64 = 832;
 /// The first rate in charged bytes per second: 128 Mbit/s in datagrams of 1,420 bytes.
 const RATE_START: u64 = 25_000_000;

@@ -60,8 +60,8 @@ impl NdnlpEncoder {
     }
 
     /// Encodes Data with its prefix announcement, which is of any length. Such frames are rare, so
-    /// they are copies, and reliability does not retransmit them. If the announcement leaves no
-    /// room for the Data, returns [`LinkDrop::TooLargeForMtu`], and nothing has been pushed.
+    /// they are copies, and reliability does not retransmit them. Returns the number of frames;
+    /// `None` if the announcement leaves no room for the Data, and then nothing was pushed.
     pub(in crate::codec) fn encode_announced(
         &mut self,
         config: &CodecConfig,
