@@ -212,17 +212,7 @@ impl Router {
         }
         if let Some(packet) = offered {
             let served = self.downstreams.clone();
-            let (token, verdict, is_stale, announcement) = (None, None, false, None);
-            self.offer(OfferedData {
-                origin,
-                token,
-                verdict,
-                is_stale,
-                packet,
-                announcement,
-                served,
-                homes,
-            });
+            self.offer(OfferedData::new(origin, packet, served, homes));
         }
     }
 

@@ -112,17 +112,8 @@ impl Router {
         let homes = watching | remote.homes;
         if homes != 0 {
             let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };
-            let (token, verdict, packet, announcement) = (None, None, packet.clone(), None);
-            self.offer(OfferedData {
-                origin,
-                token,
-                verdict,
-                is_stale,
-                packet,
-                announcement,
-                served,
-                homes,
-            });
+            let offered = OfferedData::new(origin, packet.clone(), served, homes);
+            self.offer(OfferedData { is_stale, ..offered });
         }
         self.matched = matched;
     }

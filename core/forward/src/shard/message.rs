@@ -93,6 +93,19 @@ pub(crate) struct OfferedData {
     pub(crate) homes: u64,
 }
 
+impl OfferedData {
+    /// Fresh Data whose source has been checked, without announcement.
+    pub(crate) fn new(
+        origin: DataOrigin,
+        packet: Packet,
+        served: Vec<Downstream>,
+        homes: u64,
+    ) -> Self {
+        let (token, verdict, is_stale, announcement) = (None, None, false, None);
+        Self { origin, token, verdict, is_stale, packet, announcement, served, homes }
+    }
+}
+
 /// The report of the home shards about Data that only they may have requested. The shard that
 /// received the Data stores it if one of them had requested it.
 #[derive(Clone, Copy, Debug)]
