@@ -5,6 +5,7 @@ mod disks;
 mod kills;
 mod looks;
 mod reader;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
