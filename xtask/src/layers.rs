@@ -169,7 +169,7 @@ pub(crate) fn unused(root: &Path) -> anyhow::Result<Vec<String>> {
     unused::findings(&sources)
 }
 
-fn cargo_metadata(root: &Path) -> anyhow::Result<Value> {
+pub(crate) fn cargo_metadata(root: &Path) -> anyhow::Result<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .current_dir(root)

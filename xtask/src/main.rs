@@ -3,8 +3,10 @@
 mod circles;
 mod clients;
 mod layers;
+mod release;
 mod steps;
 mod tidy;
+mod tools;
 mod unused;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +26,11 @@ Usage: cargo xtask COMMAND
   layers --circles       the check for circles alone
   layers --calls         the circles of calls between the files of a type, with the calls
   layers --unused        the check for public items that nothing uses alone
+  release [--advisories FOLDER]
+                         what a release must pass in addition to ci: one version, a section in the
+                         changelog, licences and sources of dependencies, crates that build as
+                         published, interfaces compared with the last tag; FOLDER is a checkout of
+                         RustSec's advisory-db
   size                   build the program that operators get, without the laboratory, and check
                          that it is under 40 MB
   tidy                   check the size of functions and files, columns, READMEs, leftovers, and
@@ -74,6 +81,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
             }
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
         },
+        Some("release") => release::check(&root, &release::ReleaseOptions::parse(words)?),
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {

@@ -141,7 +141,7 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> a
 
 /// Runs a step, and prints its name and duration on standard error. The tests are not a step, so
 /// that a run ends with cargo's own results.
-fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+pub(crate) fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("==> {name}");
     let start = Instant::now();
     run()?;

@@ -1,0 +1,59 @@
+use serde_json::json;
+
+use super::*;
+
+fn package(name: &str, publish: Value, dependencies: Value) -> Value {
+    json!({ "name": name, "version": "0.2.0", "publish": publish, "dependencies": dependencies })
+}
+
+#[test]
+fn public_crates_need_public_dependencies() {
+    let to = |name: &str, req: &str, kind: Value| {
+        json!({ "name": name, "req": req, "kind": kind, "path": format!("/{name}") })
+    };
+    let depends = json!([
+        to("b", "^0.2.0", Value::Null),
+        to("c", "*", Value::Null),
+        to("private", "^0.2.0", json!("build")),
+        to("fixture", "*", json!("dev")),
+        { "name": "libm", "req": "^0.2", "kind": null, "path": null },
+    ]);
+    let metadata = json!({ "packages": [
+        package("c", Value::Null, json!([])),
+        package("b", Value::Null, json!([])),
+        package("private", json!([]), json!([])),
+        package("fixture", json!([]), json!([])),
+        package("a", Value::Null, depends),
+    ]});
+    let crates = public_crates(&metadata).expect("packages");
+    let names: Vec<&str> = crates.iter().map(|package| package.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(crates[0].wrong, ["c", "private"]);
+    assert_eq!(crates[1].wrong, [""; 0]);
+}
+
+#[test]
+fn changelog_must_describe_the_version() {
+    let root = tempfile::tempdir().expect("a folder");
+    let one = |version: &str| PublicCrate {
+        name: "a".into(),
+        version: version.into(),
+        wrong: Vec::new(),
+    };
+    fs::write(root.path().join("CHANGELOG.md"), "# Changelog\n\n## [0.2.0] - 2026-12-01\n")
+        .expect("written");
+    assert!(check_version(root.path(), &[one("0.2.0")]).is_ok());
+    let error = check_version(root.path(), &[one("0.3.0")]).expect_err("no section");
+    assert!(error.to_string().contains("[0.3.0]"), "{error}");
+    let error = check_version(root.path(), &[one("0.2.0"), one("0.1.0")]).expect_err("two");
+    assert!(error.to_string().contains("0.1.0"), "{error}");
+}
+
+#[test]
+fn options_of_release() {
+    let parse = |words: &[&str]| ReleaseOptions::parse(words.iter().copied());
+    let with = ReleaseOptions { advisories: Some("db".into()) };
+    assert_eq!(parse(&["--advisories", "db"]).expect("good words"), with);
+    assert!(parse(&["--advisories"]).is_err());
+    assert!(parse(&["--fast"]).is_err());
+}
