@@ -39,8 +39,25 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{- /* The URLs of the values, or else those of the controllers of this chart. */ -}}
+{{- define "weir.controllerUrls" -}}
+{{- $controller := .Values.controller -}}
+{{- $urls := .Values.router.controller.urls -}}
+{{- if and (not $urls) $controller.enabled -}}
+{{- $scheme := ternary "https" "http" (not (empty $controller.tls.secret)) -}}
+{{- $name := include "weir.fullname" . -}}
+{{- $count := ternary ($controller.replicas | int) 1 (eq $controller.database.type "postgres") -}}
+{{- range $index := until $count -}}
+{{- $host := printf "%s-controller-%d.%s-controllers.%s" $name $index $name $.Release.Namespace -}}
+{{- $urls = append $urls (printf "%s://%s:%d" $scheme $host ($controller.port | int)) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $urls -}}
+{{- end -}}
+
 {{- define "weir.routerConfig" -}}
 {{- $router := .Values.router -}}
+{{- $urls := include "weir.controllerUrls" . -}}
 # Made by the chart from its values.
 [store]
 size = {{ $router.store | quote }}
@@ -68,11 +85,11 @@ cost = {{ .cost | int }}
 path = "/var/lib/weir/store"
 size = {{ $router.disk.size | quote }}
 {{- end }}
-{{- if $router.controller.urls }}
+{{- if ne $urls "[]" }}
 
 # WEIR_ROUTER_NAME is the name of the router.
 [controller]
-url = {{ toJson $router.controller.urls }}
+url = {{ $urls }}
 {{- if $router.controller.tokenSecret }}
 token_file = "/etc/weir/token"
 {{- end }}
