@@ -209,7 +209,9 @@ impl ResultFolder {
                     let mut holder = String::new();
                     file.read_to_string(&mut holder).map_err(file_error(&path))?;
                     let folder = self.path.display();
-                    note(format!("waiting for {}, which uses {folder}", holder.trim()));
+                    let holder = Some(holder.trim()).filter(|holder| !holder.is_empty());
+                    let holder = holder.unwrap_or("another process");
+                    note(format!("waiting for {holder}, which uses {folder}"));
                     has_noted = true;
                 }
                 Err(TryLockError::WouldBlock) => {}

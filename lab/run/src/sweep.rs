@@ -162,6 +162,8 @@ impl Session {
     fn collect(&self, parts: &Path, progress: OnProgress<'_>) -> Result<(), SessionError> {
         let entries = std::fs::read_dir(parts).map_err(file_error(parts))?;
         let mut folders: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        // Logs are next to the folders.
+        folders.retain(|path| path.is_dir());
         folders.sort();
         for path in folders {
             let part = ResultFolder { path };

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::sweep::{kill, processes, wait_until};
+use crate::sweep::{kill, parent, wait_until};
 
 pub(crate) struct Cluster {
     folder: tempfile::TempDir,
@@ -63,20 +63,12 @@ impl Cluster {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Kills the node: its daemon and the ones that watch its jobs.
-    pub(crate) fn lose_node(&mut self) {
+    /// Kills the node: its daemon, its job, and the daemon that watches the job.
+    pub(crate) fn lose_node(&mut self, job: i32) {
         self.node.kill().expect("killed");
         self.node.wait().expect("waited");
-        let mine = self.folder.path().display().to_string();
-        let is_step = |id: i32| {
-            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            String::from_utf8_lossy(&environment).contains(&mine)
-        };
-        for (id, line) in processes() {
-            if line.starts_with("slurmstepd") && is_step(id) {
-                kill(id);
-            }
-        }
+        kill(parent(job));
+        kill(job);
     }
 
     /// Waits until the controller has noticed that the node is lost, and has queued its job again.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::sweep::{Sweep, kill};
+use crate::sweep::{Sweep, kill, parent};
 
 /// Starts the cluster, prints its address, and ends with its input.
 const CLUSTER: &str = "
@@ -57,13 +57,6 @@ fn environment() -> Option<PathBuf> {
     }
     println!("NOT tested: no {}; run `cargo xtask clients`", programs.display());
     None
-}
-
-/// The parent of a process.
-fn parent(id: i32) -> i32 {
-    let text = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process");
-    let line = text.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
-    line.trim().parse().expect("a number")
 }
 
 #[test]

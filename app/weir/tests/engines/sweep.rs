@@ -161,13 +161,20 @@ fn records(out: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The processes of this machine, with their command lines.
-pub(crate) fn processes() -> impl Iterator<Item = (i32, String)> {
+fn processes() -> impl Iterator<Item = (i32, String)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         Some((id, String::from_utf8_lossy(&line).into_owned()))
     })
+}
+
+/// The parent of a process.
+pub(crate) fn parent(id: i32) -> i32 {
+    let text = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process");
+    let line = text.lines().find_map(|line| line.strip_prefix("PPid:")).expect("a parent");
+    line.trim().parse().expect("a number")
 }
 
 pub(crate) fn kill(id: i32) {

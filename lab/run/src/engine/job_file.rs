@@ -77,8 +77,8 @@ pub(crate) fn array(numbers: &[usize]) -> String {
 pub(crate) fn slurm_script(id: &str, command: &str, array: &str, cores: usize) -> String {
     format!(
         "#!/bin/bash
-# Runs shares of {id}. To run it by hand: sbatch {id}.sbatch
-# Then merge the shares: weir lab report {id}-part-*
+# Runs shares of {id}. With `--job slurm`: sbatch {id}.sbatch
+# Then merge their folders: weir lab report {id}-part-*
 #SBATCH --job-name=weir-{id}
 #SBATCH --array={array}
 #SBATCH --nodes=1

@@ -438,6 +438,10 @@ impl RunProgress {
     }
 
     fn on_progress(&self, progress: &Progress) {
+        if let Progress::Note(text) = progress {
+            let print = || eprintln!("{}: {text}", self.name);
+            return self.bar.as_ref().map_or_else(print, |bar| bar.suspend(print));
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Started { tasks, resumed } => {
@@ -452,10 +456,7 @@ impl RunProgress {
             Progress::Running { task: Task { point, seed }, virtual_ns, .. } => {
                 state.running.insert((*point, *seed), *virtual_ns);
             }
-            Progress::Note(text) => match &self.bar {
-                Some(bar) => bar.suspend(|| eprintln!("{}: {text}", self.name)),
-                None => eprintln!("{}: {text}", self.name),
-            },
+            Progress::Note(_) => {}
             Progress::Finished { task: Task { point, seed } } => {
                 state.done_ns += state.running.remove(&(*point, *seed)).unwrap_or(0);
                 state.finished += 1;
