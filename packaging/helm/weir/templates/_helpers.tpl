@@ -79,6 +79,12 @@ routes = {{ toJson . }}
 cost = {{ .cost | int }}
 {{- end }}
 {{- end }}
+{{- with $router.strategy }}
+
+[[strategy]]
+prefix = "/"
+strategy = {{ . | quote }}
+{{- end }}
 {{- if ne $router.disk.type "none" }}
 
 [[disk]]
