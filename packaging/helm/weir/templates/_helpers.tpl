@@ -64,10 +64,7 @@ size = {{ $router.store | quote }}
 
 [faces]
 unix = "/run/weir/nfd.sock"
-udp = ["0.0.0.0:{{ $router.port }}"]
-tcp = ["0.0.0.0:{{ $router.port }}"]
-# The network of pods has no multicast.
-multicast = {{ ternary "auto" "none" $router.hostNetwork | quote }}
+multicast = "none"
 {{- range $router.faces }}
 
 [[face]]
