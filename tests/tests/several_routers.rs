@@ -6,7 +6,9 @@ use std::path::Path;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{Host, Process, Relay, Router, random_file, sha256_hex, wait_until};
+use weir_tests::{
+    Host, Networks, Process, Relay, Router, random_file, sha256_hex, wait_until, weir_binary,
+};
 
 const MIB: usize = 1 << 20;
 
@@ -192,4 +194,123 @@ fn other_commands_take_one_router() {
         let message = host.spawn(&uri, &words).finish().failure();
         assert!(message.contains("2 times") && message.contains("only `weir get`"), "{message}");
     }
+}
+
+/// The nodes of a site, each with a router.
+const NODES: usize = 3;
+
+/// Connects the nodes to the router of the site, and that one to the origin elsewhere.
+const SITE_SCRIPT: &str = r"
+connect() {
+    ip -n $1 link add $2 type veth peer name $4 netns $3
+    ip -n $1 addr add 10.9.$5.1/24 dev $2
+    ip -n $3 addr add 10.9.$5.2/24 dev $4
+    ip -n $1 link set $2 up
+    ip -n $3 link set $4 up
+}
+connect origin site site wan 0
+for node in 1 2 3; do connect site node$node node$node site $node; done
+";
+
+/// As in the Helm chart. With the default, Interests of pods that begin more than 10 ms after the
+/// first one go upstream as well, as in NFD: twice as much then crosses the site's link.
+const STRATEGY: &str = r#"
+[[strategy]]
+prefix = "/"
+strategy = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~250/retx-suppression-max~1000"
+"#;
+
+/// The near end of the emulated link to the origin.
+const LINK: &str = "udp4://10.9.0.2:7001";
+
+/// A cluster of Kubernetes as the network sees it: a router on each node, pods that have no network
+/// and use the Unix socket of their node, and the site's router.
+struct Cluster {
+    host: Host,
+    networks: Networks,
+    nodes: Vec<Router>,
+    site: Router,
+    _origin: Router,
+    _link: Process,
+    _producer: Process,
+    name: String,
+    expected: String,
+}
+
+impl Cluster {
+    fn start(pods: usize, octets: usize) -> Option<Self> {
+        let mut names = vec!["origin".to_owned(), "site".to_owned()];
+        names.extend((1..=NODES).map(|node| format!("node{node}")));
+        names.extend((0..pods).map(|pod| format!("pod{pod}")));
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let networks = Networks::make(&names, SITE_SCRIPT)?;
+        let host = Host::new();
+        host.write("site.toml", STRATEGY.as_bytes());
+        let start = |network: &str, address: &str| {
+            let address = format!("{address}:6363");
+            let words = ["-c", "site.toml", "--udp", &address, "--store", "64MiB"];
+            Router::start_in(&host, &networks, network, &words)
+        };
+        let origin = start("origin", "10.9.0.1");
+        let site = start("site", "0.0.0.0");
+        let mut link = networks.command(&host, "site", weir_binary());
+        link.args(["link", "--a", "10.9.0.2:7001", "--b", "10.9.0.2:7002"]);
+        link.args(["--peer-b", "10.9.0.1:6363", "--rate", "400Mbit", "--delay", "5ms"]);
+        let link = Process::start("the site's link", link);
+        link.wait_for_output("10.9.0.2:7002");
+        site.add_route("/", LINK);
+        let nodes: Vec<Router> = (1..=NODES)
+            .map(|node| {
+                let router = start(&format!("node{node}"), &format!("10.9.{node}.2"));
+                router.add_route("/", &format!("udp4://10.9.{node}.1:6363"));
+                router
+            })
+            .collect();
+        let expected = random_file(&host.path("source"), octets, 9);
+        let (producer, name) = origin.put_object(&["source", "/file"]);
+        fs::create_dir(host.path("out")).expect("folder");
+        let (_origin, _link, _producer) = (origin, link, producer);
+        Some(Self { host, networks, nodes, site, _origin, _link, _producer, name, expected })
+    }
+
+    /// Starts `weir get` in a pod.
+    fn get(&self, pod: usize) -> Process {
+        let network = format!("pod{pod}");
+        let mut command = self.networks.command(&self.host, &network, weir_binary());
+        let router = self.nodes[pod % NODES].unix();
+        command.args(["get", &self.name, "-o", &format!("out/{pod}"), "--router", &router]);
+        Process::start(&format!("pod {pod}"), command)
+    }
+}
+
+/// Bytes that a router received from a next hop.
+fn bytes_from(router: &Router, uri: &str) -> u64 {
+    let faces = router.weir_json(&["face", "list"]);
+    let face = faces.as_array().expect("faces").iter().find(|face| face.to_string().contains(uri));
+    let face = face.unwrap_or_else(|| panic!("no face {uri}: {faces}"));
+    let bytes = face["inBytes"].as_u64().or_else(|| face["in_bytes"].as_u64());
+    bytes.unwrap_or_else(|| panic!("no counter: {face}"))
+}
+
+fn pods_share_one_transfer(pods: usize, octets: usize) {
+    let Some(cluster) = Cluster::start(pods, octets) else { return };
+    let transfers: Vec<Process> = (0..pods).map(|pod| cluster.get(pod)).collect();
+    for (pod, transfer) in transfers.into_iter().enumerate() {
+        transfer.finish_within(std::time::Duration::from_secs(300)).success();
+        assert_eq!(sha256_hex(&cluster.host.path("out").join(pod.to_string())), cluster.expected);
+    }
+    let bytes = bytes_from(&cluster.site, LINK);
+    println!("{pods} pods read {octets} bytes, {bytes} over the site's link");
+    assert!(bytes <= octets as u64 * 105 / 100, "{bytes} of {octets}");
+}
+
+#[test]
+fn file_of_many_pods_crosses_the_site_link_once() {
+    pods_share_one_transfer(20, 2 * MIB);
+}
+
+#[test]
+#[ignore = "100 processes"]
+fn file_of_100_pods_crosses_the_site_link_once() {
+    pods_share_one_transfer(100, 16 * MIB);
 }

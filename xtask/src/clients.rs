@@ -22,6 +22,7 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
 pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     install_postgres()?;
     install_chromium();
+    install_slurm();
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         eprintln!("==> {SKIP}=1: python-ndn, NDNts and the wheel for Python are NOT tested");
         return Ok(());
@@ -75,11 +76,26 @@ fn install_chromium() {
     }
 }
 
+/// Installs Slurm, on which the laboratory's sweeps are tested. The test starts daemons of its own.
+fn install_slurm() {
+    if Path::new("/usr/sbin/slurmctld").exists() {
+        return;
+    }
+    for name in ["munge", "slurmctld", "slurmd", "slurm-client"] {
+        if let Err(error) = install_package(name) {
+            eprintln!("{error:#}");
+            eprintln!("==> no package `{name}`: sweeps on Slurm are NOT tested");
+            return;
+        }
+    }
+}
+
 /// Installs a package of the system (Debian, as root).
 fn install_package(name: &str) -> anyhow::Result<()> {
     eprintln!("==> installing {name}");
     let apt = |words: &[&str]| {
-        run(Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive"))
+        let mut apt = Command::new("apt-get");
+        run(apt.args(words).env("DEBIAN_FRONTEND", "noninteractive")).map(drop)
     };
     let install = ["install", "--yes", "--no-install-recommends", name];
     // A new machine may have an old list of packages, or none.
@@ -87,7 +103,11 @@ fn install_package(name: &str) -> anyhow::Result<()> {
 }
 
 /// A virtual environment with what `requirements` lists, in which `modules` can be imported.
-fn install_python(requirements: &Path, target: &Path, modules: &str) -> anyhow::Result<()> {
+pub(crate) fn install_python(
+    requirements: &Path,
+    target: &Path,
+    modules: &str,
+) -> anyhow::Result<()> {
     let stamp = Stamp::new(target, &[requirements])?;
     let python = target.join("bin/python");
     if stamp.matches() && python.exists() {
@@ -158,7 +178,8 @@ fn remove_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn run(command: &mut Command) -> anyhow::Result<()> {
+/// Runs a program, and returns its standard output.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
         .output()
@@ -171,7 +192,7 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    Ok(())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Records the requirements of an installation. Written last, so that a failed one has no stamp.

@@ -1,5 +1,6 @@
 //! `cargo xtask`: checks and chores of the repository.
 
+mod chart;
 mod circles;
 mod clients;
 mod layers;
@@ -19,8 +20,8 @@ Usage: cargo xtask COMMAND
 
   ci                     everything a change must pass: format, layers, tidy, clippy, rustdoc,
                          tests
-  test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones and
-                         `size` too; what follows -- goes to `cargo test`
+  test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones,
+                         `size` and `chart` too; what follows -- goes to `cargo test`
   layers                 check layers, forbidden edges between crates, what `cargo run` starts,
                          circles of files within a crate, and public items that nothing uses
   layers --circles       the check for circles alone
@@ -37,6 +38,8 @@ Usage: cargo xtask COMMAND
                          the words that plain English replaces
   tidy --words           the check for these words alone, with counts for each word and crate
   tidy --sentences       sentences of over 35 words in comments and pages, with their places
+  chart                  check the Helm chart with Helm and kubernetes-validate, which it installs
+                         into target/chart
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -83,6 +86,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         },
         Some("release") => release::check(&root, &release::ReleaseOptions::parse(words)?),
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
+        Some("chart") => no_more(words).and_then(|()| chart::check(&root)),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{clients, layers, report, target_folder, tidy};
+use crate::{chart, clients, layers, report, target_folder, tidy};
 
 /// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
@@ -85,7 +85,7 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Installs the interoperation clients while the workspace builds, then runs all tests. With
-/// `--full`, checks the size of the release as well, whose build takes 8 minutes.
+/// `--full`, checks the size of the release as well, whose build takes 8 minutes, and the Helm chart.
 ///
 /// One command builds programs and tests with the features that `cargo test` uses, so nothing is
 /// compiled twice. `WEIR_BIN` names the `weir` program for the tests.
@@ -106,6 +106,7 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     }
     if options.full {
         size(root)?;
+        step("chart", || chart::check(root))?;
     }
     let arguments = options.cargo_arguments();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();

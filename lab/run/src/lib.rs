@@ -2,19 +2,20 @@
 #![forbid(unsafe_code)]
 
 mod claims;
+mod engine;
 mod events;
 mod figures;
-mod jobs;
 mod metric;
 mod record;
 mod report;
 mod runner;
 mod session;
 mod stats;
+mod sweep;
 
 pub use claims::{ClaimResult, Reproduction};
+pub use engine::{Cluster, EngineError, EngineKind, JobFile, ShareFailure};
 pub use events::EventFormat;
-pub use jobs::{Cluster, JobDivision, job_file};
 pub use record::RecordError;
 pub use report::{claim_table, with_interval};
 pub use runner::{Progress, RunError, RunOptions, Task};
@@ -22,3 +23,4 @@ pub use session::{
     Outcome, PaperOptions, PaperSession, Program, Session, SessionError, SessionOptions,
     machine_description, merge,
 };
+pub use sweep::SweepOptions;

@@ -1,10 +1,11 @@
 //! The results in a folder: one file for each point and seed, and one for the whole run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::Permissions;
-use std::io::Write as _;
+use std::fs::{File, Permissions, TryLockError};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_real::RealReport;
@@ -158,6 +159,14 @@ impl RunIdentity {
     }
 }
 
+/// Time between two attempts to lock a folder.
+const LOCK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Holds the lock of a folder until it is dropped.
+pub(crate) struct FolderLock {
+    _file: File,
+}
+
 #[derive(Clone, Debug)]
 pub struct ResultFolder {
     pub path: PathBuf,
@@ -172,6 +181,53 @@ impl ResultFolder {
     /// The content of `run.json`, if it exists.
     pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
         read_json(&self.path.join("run.json"))
+    }
+
+    /// Locks the folder, so that two commands never work in it at the same time: two jobs for the
+    /// same share, say, one of which was requeued. Waits while another one has it, and reports that
+    /// once. The lock ends with its process. `None`: the wait was stopped.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written.
+    pub(crate) fn lock(
+        &self,
+        is_stopped: &dyn Fn() -> bool,
+        note: &dyn Fn(String),
+    ) -> Result<Option<FolderLock>, RecordError> {
+        let path = self.path.join("lock");
+        std::fs::create_dir_all(&self.path).map_err(file_error(&self.path))?;
+        let mut options = File::options();
+        let open = options.create(true).read(true).write(true).truncate(false).open(&path);
+        let mut file = open.map_err(file_error(&path))?;
+        let mut has_noted = false;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                // Some network file systems have no locks. Records are still written atomically.
+                Err(TryLockError::Error(_)) => break,
+                Err(TryLockError::WouldBlock) if !has_noted => {
+                    let mut holder = String::new();
+                    file.read_to_string(&mut holder).map_err(file_error(&path))?;
+                    let folder = self.path.display();
+                    let holder = Some(holder.trim()).filter(|holder| !holder.is_empty());
+                    let holder = holder.unwrap_or("another process");
+                    note(format!("waiting for {holder}, which uses {folder}"));
+                    has_noted = true;
+                }
+                Err(TryLockError::WouldBlock) => {}
+            }
+            if is_stopped() {
+                return Ok(None);
+            }
+            std::thread::sleep(LOCK_INTERVAL);
+        }
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let holder = format!("process {} of host {}\n", std::process::id(), host.trim());
+        file.set_len(0).map_err(file_error(&path))?;
+        file.rewind()
+            .and_then(|()| file.write_all(holder.as_bytes()))
+            .map_err(file_error(&path))?;
+        Ok(Some(FolderLock { _file: file }))
     }
 
     /// Prepares the folder for a run. With `fresh` it removes old results; otherwise it checks that
@@ -190,7 +246,7 @@ impl ResultFolder {
 
     /// Removes the files that runs write, and no others.
     fn clear(&self) -> Result<(), RecordError> {
-        for name in ["tasks", "figures", "events", "violations"] {
+        for name in ["tasks", "figures", "events", "violations", "parts"] {
             let path = self.path.join(name);
             match std::fs::remove_dir_all(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -199,7 +255,8 @@ impl ResultFolder {
                 _ => {}
             }
         }
-        for name in ["run.json", "scenario.toml", "metrics.csv", "summary.csv", "report.html"] {
+        let files = ["run.json", "scenario.toml", "metrics.csv", "summary.csv", "report.html"];
+        for name in files {
             let path = self.path.join(name);
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -14,9 +14,10 @@ use weir_plan::{PlanError, RouterPlan};
 use weir_real::{self as real, RealError, RealOptions};
 use weir_scenario::{Arm, Experiment, Prepared, ScenarioError};
 
+use crate::engine::{EngineError, ShareFailure};
 use crate::events::{EventFormat, EventWriter};
 use crate::metric::{Collector, Measured};
-use crate::record::{Record, RecordError, ResultFolder, RunFile, Simulated};
+use crate::record::{Record, RecordError, ResultFolder, Simulated};
 
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -86,6 +87,8 @@ pub enum Progress {
     Finished {
         task: Task,
     },
+    /// Something that the user should know, such as the state of a job.
+    Note(String),
 }
 
 /// Receives progress from several threads.
@@ -114,9 +117,32 @@ pub enum RunError {
     /// Results could not be saved.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// Shares of a sweep on an engine left runs undone.
+    #[error(
+        "{missing} of {tasks} runs are missing; repeat the command to continue{}",
+        lines(.failures)
+    )]
+    Shares { missing: usize, tasks: usize, failures: Vec<ShareFailure> },
+    /// An engine could not run shares.
+    #[error(transparent)]
+    Engine(EngineError),
     /// The user requested a stop.
     #[error("interrupted; repeat the command to continue")]
     Interrupted,
+}
+
+impl From<EngineError> for RunError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Interrupted => Self::Interrupted,
+            error => Self::Engine(error),
+        }
+    }
+}
+
+/// Failures on a line each.
+fn lines(failures: &[ShareFailure]) -> String {
+    failures.iter().map(|failure| format!("\n  {}", failure.text)).collect()
 }
 
 /// Simulator steps between two checks of the stop flag, about 20 ms.
@@ -148,27 +174,30 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
 /// 4. Stop early if `stop` is set or a task fails. `stop` abandons the tasks in progress; after a
 ///    failure, the other threads finish their current tasks. Records are complete or absent.
 ///
-/// The order of tasks and the number of threads never change a record. The caller adds the elapsed
-/// time to the folder's `run.json`.
+/// The order of tasks and the number of threads never change a record. The caller has locked and
+/// opened the folder, and adds the elapsed time to its `run.json`.
 ///
 /// # Errors
 /// The first error of any task. The other threads end after their current tasks.
 pub(crate) fn run(
     experiment: &Experiment,
     folder: &ResultFolder,
-    file: &RunFile,
     options: &RunOptions,
     progress: OnProgress<'_>,
 ) -> Result<(), RunError> {
-    folder.open(file, options.fresh)?;
-    if folder.run_file()?.is_none() {
-        folder.write_run_file(file)?;
-    }
     let all = tasks(experiment, options.part);
     let mut open = VecDeque::new();
     for task in &all {
-        if folder.record(task.point, task.seed)?.is_none() {
-            open.push_back(*task);
+        match folder.record(task.point, task.seed) {
+            Ok(Some(_)) => {}
+            Ok(None) => open.push_back(*task),
+            // A node or its disk failed while it was written.
+            Err(RecordError::Content { path, message }) => {
+                let path = path.display();
+                progress(Progress::Note(format!("{path}: {message}; the run is repeated")));
+                open.push_back(*task);
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     progress(Progress::Started { tasks: open.len(), resumed: all.len() - open.len() });

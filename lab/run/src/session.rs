@@ -1,6 +1,7 @@
 //! Implements the commands: run a scenario, reproduce a paper, write a report.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -12,9 +13,9 @@ use crate::claims::{
     Claim, ClaimResult, ClaimSource, Claims, RecordedClaim, RecordedVerdicts, Reproduction,
     assign_causes,
 };
-use crate::record::{self, RecordError, ResultFolder, Results, RunFile, RunIdentity};
+use crate::record::{self, FolderLock, RecordError, ResultFolder, Results, RunFile, RunIdentity};
 use crate::report::{self, ReportError, ScenarioReport};
-use crate::runner::{self, OnProgress, RunError, RunOptions};
+use crate::runner::{self, OnProgress, Progress, RunError, RunOptions};
 use crate::stats::Estimate;
 
 #[derive(Clone, Debug)]
@@ -101,6 +102,8 @@ pub struct Session {
     pub folder: ResultFolder,
     /// The content of `run.json`.
     pub file: RunFile,
+    /// The one seed that the user chose.
+    pub(crate) seed: Option<u64>,
 }
 
 impl Session {
@@ -158,29 +161,42 @@ impl Session {
             elapsed_s: 0.0,
             reference: order.reference.clone(),
         };
-        Ok(Self { experiment, arm, folder: ResultFolder::new(folder), file, scenario })
+        let folder = ResultFolder::new(folder);
+        Ok(Self { experiment, arm, folder, file, seed: order.seed, scenario })
     }
 
     /// Runs the missing tasks, and adds the time to `run.json`.
     pub fn run(&self, options: &RunOptions, progress: OnProgress<'_>) -> Result<(), SessionError> {
         let options = RunOptions { arm: self.arm, ..options.clone() };
+        let _lock = self.open(&options, progress)?;
+        let before = Instant::now();
+        let done = runner::run(&self.experiment, &self.folder, &options, progress);
+        // A run that ended early keeps its records, so its time counts.
+        let mut file = self.folder.run_file()?.unwrap_or_else(|| self.file.clone());
+        file.elapsed_s += before.elapsed().as_secs_f64();
+        let written = self.folder.write_run_file(&file);
+        done?;
+        Ok(written?)
+    }
+
+    /// Locks the folder, checks that it belongs to this run, and writes what describes the run.
+    pub(crate) fn open(
+        &self,
+        options: &RunOptions,
+        progress: OnProgress<'_>,
+    ) -> Result<FolderLock, SessionError> {
         // Checks the claims first, so that an invalid one does not surface after hours of runs.
         self.claims()?;
-        let before = Instant::now();
-        let done = runner::run(&self.experiment, &self.folder, &self.file, &options, progress);
-        let mut file = match self.folder.run_file()? {
-            Some(file) => file,
-            None => self.file.clone(),
-        };
-        // A run that ended early keeps its records, so its time counts. After a record error
-        // nothing is written: the folder may belong to another run.
-        if !matches!(done, Err(RunError::Record(_))) {
-            file.elapsed_s += before.elapsed().as_secs_f64();
-            self.folder.write_run_file(&file)?;
-            let text = self.scenario.text.as_bytes();
-            record::write_atomically(&self.folder.path.join("scenario.toml"), text)?;
+        let is_stopped = || options.stop.load(Ordering::Relaxed);
+        let note = |text| progress(Progress::Note(text));
+        let lock = self.folder.lock(&is_stopped, &note)?.ok_or(RunError::Interrupted)?;
+        self.folder.open(&self.file, options.fresh)?;
+        if self.folder.run_file()?.is_none() {
+            self.folder.write_run_file(&self.file)?;
         }
-        Ok(done?)
+        let text = self.scenario.text.as_bytes();
+        record::write_atomically(&self.folder.path.join("scenario.toml"), text)?;
+        Ok(lock)
     }
 
     /// Why trials measured nothing, each reason once.
@@ -242,6 +258,46 @@ impl Session {
         let path = self.folder.path.join("report.html");
         record::write_atomically(&path, html.to_html().as_bytes())?;
         Ok(self.outcome(&results, &run, claims, path))
+    }
+
+    /// Whether a task is done. A damaged record does not count.
+    pub(crate) fn has_record(&self, task: runner::Task) -> Result<bool, RecordError> {
+        match self.folder.record(task.point, task.seed) {
+            Ok(record) => Ok(record.is_some()),
+            Err(RecordError::Content { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies the records of `part` that this folder does not have yet. Returns which share of
+    /// those in `part` was copied: the time of the others is already in the sum. `on_damaged`
+    /// decides what happens to a record that cannot be read.
+    pub(crate) fn copy_records(
+        &self,
+        part: &ResultFolder,
+        on_damaged: impl Fn(RecordError) -> Result<(), SessionError>,
+    ) -> Result<f64, SessionError> {
+        let (mut there, mut copied) = (0_u32, 0_u32);
+        for task in runner::tasks(&self.experiment, None) {
+            let from = part.record_path(task.point, task.seed);
+            let to = self.folder.record_path(task.point, task.seed);
+            match part.record(task.point, task.seed) {
+                Ok(None) => continue,
+                Ok(Some(_)) => there += 1,
+                Err(error @ RecordError::Content { .. }) => {
+                    on_damaged(error)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if !self.has_record(task)? {
+                copied += 1;
+                // Copies the file: a parsed number could differ in its last bit.
+                let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
+                record::write_atomically(&to, &bytes)?;
+            }
+        }
+        Ok(f64::from(copied) / f64::from(there.max(1)))
     }
 
     fn outcome(
@@ -317,23 +373,8 @@ pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionE
         let other = ResultFolder::new(path);
         let part = read_run(&other)?;
         other.open(&session.file, false)?;
-        let (mut there, mut copied) = (0_u32, 0_u32);
-        for task in runner::tasks(&session.experiment, None) {
-            let from = other.record_path(task.point, task.seed);
-            let to = target.record_path(task.point, task.seed);
-            if other.record(task.point, task.seed)?.is_none() {
-                continue;
-            }
-            there += 1;
-            if !to.exists() {
-                copied += 1;
-                // Copies the file: a parsed number could differ in its last bit.
-                let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
-                record::write_atomically(&to, &bytes)?;
-            }
-        }
-        // The time of records copied earlier is already in the sum.
-        run.elapsed_s += part.elapsed_s * f64::from(copied) / f64::from(there.max(1));
+        let copied = session.copy_records(&other, |error| Err(error.into()))?;
+        run.elapsed_s += part.elapsed_s * copied;
     }
     if !others.is_empty() {
         target.write_run_file(&run)?;

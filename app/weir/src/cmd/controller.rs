@@ -17,7 +17,7 @@ use weir_base::units::Time;
 use weir_controller::{Role, Server, Token, is_name};
 use weir_wire::Name;
 
-use self::file::{ControllerFile, DEFAULT_CONFIG};
+use self::file::{ControllerFile, DEFAULT_CONFIG, Databases};
 use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
@@ -44,11 +44,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// Database: an SQLite file, which is created if missing, or postgres://USER@HOST/NAME, which
-    /// several controllers can share. Put a password into the configuration file or PGPASSWORD, as
-    /// other users can see arguments [default: ~/.local/state/weir/controller.db, or
-    /// /var/lib/weir/controller.db for root]
+    /// several controllers can share. Repeat the option for a primary server and its standbys. Put a
+    /// password into the configuration file or PGPASSWORD, as other users can see arguments [default:
+    /// ~/.local/state/weir/controller.db, or /var/lib/weir/controller.db for root]
     #[arg(long, value_name = "FILE|URL", global = true)]
-    database: Option<String>,
+    database: Vec<String>,
     /// Print a configuration file with every key, its meaning and its default, and exit
     #[arg(long)]
     print_default_config: bool,
@@ -171,8 +171,8 @@ impl Args {
                 key.clone_from(flag);
             }
         }
-        if self.database.is_some() {
-            file.database.clone_from(&self.database);
+        if !self.database.is_empty() {
+            file.database = Some(Databases::List(self.database.clone()));
         }
         if let Some(listen) = self.listen {
             file.listen = listen;
@@ -189,7 +189,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         return print(DEFAULT_CONFIG.trim_end());
     }
     if let Some(Command::File(command)) = args.command {
-        if args.config.is_some() || args.database.is_some() {
+        if args.config.is_some() || !args.database.is_empty() {
             bail!(
                 "`weir controller file` connects to a running controller; use --controller URL \
                  instead of --config and --database"

@@ -88,6 +88,10 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(SessionError::Run(error)) => match error {
             RunError::Scenario(_) | RunError::Plan { .. } => 2,
             RunError::Interrupted => signals::exit_code(),
+            RunError::Shares { failures, .. } => {
+                let codes = failures.iter().filter_map(|failure| failure.exit_code);
+                codes.filter_map(|code| u8::try_from(code).ok()).find(is_verdict).unwrap_or(1)
+            }
             RunError::Real { source, .. } if matches!(**source, RealError::Interrupted) => {
                 signals::exit_code()
             }
@@ -100,6 +104,11 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         },
         _ => 1,
     }
+}
+
+/// Whether an exit code of a share says that repeating it is useless.
+fn is_verdict(code: &u8) -> bool {
+    matches!(code, 2 | 10..=12)
 }
 
 /// The commit of this program. If the commit is unknown or the sources were modified, a hash of the

@@ -28,6 +28,9 @@ pub(crate) struct ControllerSection {
     pub(crate) asks_for_hosts: bool,
 }
 
+/// The environment variable with the name of the router, if the file has none.
+const NAME_VARIABLE: &str = "WEIR_ROUTER_NAME";
+
 /// The URL of one controller, or of several that share a database.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
@@ -108,7 +111,8 @@ impl ControllerSection {
                 (url.clone(), others.to_vec())
             }
         };
-        let name = self.name.clone().context(
+        // Routers that share a configuration file, such as a ConfigMap, differ in their environment.
+        let name = self.name.clone().or_else(|| std::env::var(NAME_VARIABLE).ok()).context(
             "[controller] has a `url` but no `name`; set `name` to the name of this router",
         )?;
         ensure!(

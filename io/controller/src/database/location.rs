@@ -30,8 +30,9 @@ const KEYS: [&str; 12] = [
 pub enum DatabaseLocation {
     /// An SQLite file; it is created if it does not exist.
     File(PathBuf),
-    /// A database of a PostgreSQL server, which several controllers may share.
-    Server(ServerUrl),
+    /// A PostgreSQL database, which several controllers may share: its server, or the primary and
+    /// its standbys.
+    Servers(Vec<ServerUrl>),
 }
 
 /// The URL of a database, such as `postgres://user:password@host/database`.
@@ -49,6 +50,9 @@ pub enum LocationError {
     /// An unknown parameter.
     #[error("the URL of the database has the unknown parameter `{0}`")]
     Key(String),
+    /// A list with a file.
+    #[error("a list of databases may name only servers, as postgres://USER@HOST/DATABASE")]
+    List,
 }
 
 impl FromStr for DatabaseLocation {
@@ -57,7 +61,7 @@ impl FromStr for DatabaseLocation {
     /// A file, or a URL that begins with `postgres://`.
     fn from_str(text: &str) -> Result<Self, LocationError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return ServerUrl::new(text).map(Self::Server);
+            return ServerUrl::new(text).map(|url| Self::Servers(vec![url]));
         }
         if text.contains("://") || text.is_empty() {
             return Err(LocationError::Scheme);
@@ -105,15 +109,32 @@ fn is_this_machine(host: &str) -> bool {
 }
 
 impl DatabaseLocation {
-    /// Whether controllers on other machines can use it as well.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self, Self::Server(_))
+    /// One text as above, or the URLs of servers that replicate one database.
+    ///
+    /// # Errors
+    /// A text is invalid, or several texts are not all URLs of servers.
+    pub fn of_list(texts: &[String]) -> Result<Self, LocationError> {
+        let mut all = Vec::new();
+        for text in texts {
+            match text.parse()? {
+                Self::Servers(urls) => all.extend(urls),
+                file @ Self::File(_) if texts.len() == 1 => return Ok(file),
+                Self::File(_) => return Err(LocationError::List),
+            }
+        }
+        if all.is_empty() { Err(LocationError::Scheme) } else { Ok(Self::Servers(all)) }
     }
 
-    /// The connection options. A missing file is created, readable by its owner alone.
-    pub(super) fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
+    /// Whether controllers on other machines can use it as well.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Servers(_))
+    }
+
+    /// The connection options, one for each server. A missing file is created, readable by its
+    /// owner alone.
+    pub(super) fn options(&self) -> Result<Vec<AnyConnectOptions>, sqlx::Error> {
         match self {
-            Self::Server(ServerUrl(url)) => url.parse(),
+            Self::Servers(urls) => urls.iter().map(|ServerUrl(url)| url.parse()).collect(),
             Self::File(path) => {
                 // SQLite gives its other files the same permissions.
                 let created = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
@@ -127,7 +148,7 @@ impl DatabaseLocation {
                         octet => format!("%{octet:02X}"),
                     })
                     .collect();
-                format!("sqlite:{encoded}").parse()
+                Ok(vec![format!("sqlite:{encoded}").parse()?])
             }
         }
     }
@@ -140,18 +161,27 @@ impl From<PathBuf> for DatabaseLocation {
 }
 
 impl fmt::Display for DatabaseLocation {
-    /// The file, or host and database of the URL.
+    /// The file, or host and database of each URL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let url = match self {
-            Self::File(path) => return write!(f, "{}", path.display()),
-            Self::Server(ServerUrl(url)) => url.parse::<AnyConnectOptions>(),
-        };
-        let Ok(mut url) = url.map(|options| options.database_url) else {
-            return f.write_str("postgres");
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Servers(urls) => {
+                let texts: Vec<String> = urls.iter().map(ServerUrl::without_password).collect();
+                f.write_str(&texts.join(", "))
+            }
+        }
+    }
+}
+
+impl ServerUrl {
+    fn without_password(&self) -> String {
+        let Ok(mut url) = self.0.parse::<AnyConnectOptions>().map(|options| options.database_url)
+        else {
+            return "postgres".to_owned();
         };
         let _ = url.set_password(None);
         url.set_query(None);
-        write!(f, "{url}")
+        url.into()
     }
 }
 
@@ -177,7 +207,7 @@ mod tests {
 
     fn url(text: &str) -> String {
         match place(text) {
-            Ok(DatabaseLocation::Server(ServerUrl(url))) => url,
+            Ok(DatabaseLocation::Servers(urls)) if urls.len() == 1 => urls[0].0.clone(),
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -185,12 +215,26 @@ mod tests {
     #[test]
     fn parses_files_and_servers() {
         assert_eq!(place("a b/c.db"), Ok(DatabaseLocation::File("a b/c.db".into())));
-        assert!(matches!(place("postgres://h/d"), Ok(DatabaseLocation::Server(_))));
-        assert!(matches!(place("postgresql:///d"), Ok(DatabaseLocation::Server(_))));
+        assert!(matches!(place("postgres://h/d"), Ok(DatabaseLocation::Servers(_))));
+        assert!(matches!(place("postgresql:///d"), Ok(DatabaseLocation::Servers(_))));
         for other in ["mysql://h/d", "sqlite://x", ""] {
             assert_eq!(place(other), Err(LocationError::Scheme), "{other}");
         }
         assert!(matches!(place("postgres://h:port/d"), Err(LocationError::Url(_))));
+    }
+
+    #[test]
+    fn a_list_names_servers_alone() {
+        let list = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            DatabaseLocation::of_list(&texts)
+        };
+        assert_eq!(list(&["a.db"]), Ok(DatabaseLocation::File("a.db".into())));
+        let two = list(&["postgres://me:secret@a/d", "postgres://b/d"]).unwrap();
+        assert_eq!(two.to_string(), "postgres://me@a/d, postgres://b/d");
+        assert_eq!(two.options().unwrap().len(), 2);
+        assert_eq!(list(&["postgres://a/d", "b.db"]), Err(LocationError::List));
+        assert_eq!(list(&[]), Err(LocationError::Scheme));
     }
 
     #[test]
@@ -200,7 +244,7 @@ mod tests {
             assert!(text.contains("me@db.example:5433/weir"), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
-        let DatabaseLocation::Server(url) = &place else { panic!("a server") };
+        let DatabaseLocation::Servers(url) = &place else { panic!("a server") };
         assert!(!format!("{url:?}").contains("secret"));
         let misspelt = "postgres://h/d?pasword=secret".parse::<DatabaseLocation>();
         let text = misspelt.unwrap_err().to_string();

@@ -5,6 +5,7 @@ mod file;
 mod location;
 mod prune;
 mod rows;
+mod servers;
 mod sharing;
 mod transaction;
 mod unreadable;
@@ -25,6 +26,7 @@ use weir_wire::Name;
 
 pub use self::location::{DatabaseLocation, LocationError, ServerUrl};
 use self::rows::{json, signed};
+use self::servers::{Servers, is_primary};
 pub(crate) use self::sharing::{Changes, ControllerRow, FileChange, NUMBER_STEP};
 use self::transaction::Transaction;
 use self::unreadable::Select;
@@ -52,6 +54,9 @@ pub enum DatabaseError {
     /// A row is essential and cannot be read. Another program wrote it, or the disk is faulty.
     #[error("the database contains {0} that cannot be read; restore a backup")]
     Unreadable(&'static str),
+    /// The servers of a replicated database are down, or standbys.
+    #[error("no server of the database accepts writes ({0}); promote a standby")]
+    NoPrimary(String),
     /// The operation takes too long.
     #[error("the database does not answer in time; try again")]
     TimedOut,
@@ -180,6 +185,7 @@ pub(crate) struct FileRow {
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: AnyPool,
+    servers: Arc<Servers>,
     unreadable: Arc<UnreadableRows>,
 }
 
@@ -250,11 +256,20 @@ async fn with_cause(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
 /// Whether a connection may return to the pool. An unreachable server never answers a ping. Without
 /// the timeout its connections would count as used until the system closes them, and there would be
 /// no slots for new ones.
-async fn is_reusable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
-    match tokio::time::timeout(CHANGE_TIMEOUT, connection.ping()).await {
-        Ok(answer) => answer.map(|()| true),
-        Err(_) => Ok(false),
-    }
+///
+/// With several servers, a connection to one that has become a standby ends.
+async fn is_reusable(
+    connection: &mut AnyConnection,
+    has_several: bool,
+) -> Result<bool, sqlx::Error> {
+    let check = async {
+        if has_several {
+            is_primary(connection).await
+        } else {
+            connection.ping().await.map(|()| true)
+        }
+    };
+    tokio::time::timeout(CHANGE_TIMEOUT, check).await.unwrap_or(Ok(false))
 }
 
 async fn audit(to: &mut AnyConnection, record: &Record) -> Result<(), sqlx::Error> {
@@ -273,6 +288,9 @@ impl Database {
     ) -> Result<Self, DatabaseError> {
         sqlx::any::install_default_drivers();
         let settings = settings(place.is_server(), bytes_max);
+        let servers = Servers::new(place.options()?);
+        let has_several = servers.has_several();
+        let primary = servers.primary().await.map_err(DatabaseError::NoPrimary)?;
         let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(CONNECTION_TIMEOUT)
@@ -280,15 +298,18 @@ impl Database {
                 let settings = AssertSqlSafe(settings.clone());
                 Box::pin(async move { connection.execute(raw_sql(settings)).await.map(drop) })
             })
-            .after_release(|connection, _| Box::pin(is_reusable(connection)))
-            .connect_lazy_with(place.options()?);
+            .after_release(move |connection, _| Box::pin(is_reusable(connection, has_several)))
+            .connect_lazy_with(primary);
         // Connect now, so that an unreachable database is noticed at the start.
         let connected = pool.acquire().await.map(drop);
         if let Err(error) = connected {
             return Err(with_cause(&pool, error).await.into());
         }
         migrator(place.is_server()).run(&pool).await?;
-        Ok(Self { pool, unreadable: Arc::default() })
+        if has_several {
+            tokio::spawn(Arc::clone(&servers).follow(pool.clone()));
+        }
+        Ok(Self { pool, servers, unreadable: Arc::default() })
     }
 
     /// Runs an operation with a timeout.
@@ -296,7 +317,11 @@ impl Database {
         &self,
         work: impl Future<Output = Result<T, DatabaseError>>,
     ) -> Result<T, DatabaseError> {
-        match tokio::time::timeout(CHANGE_TIMEOUT, work).await {
+        let result = tokio::time::timeout(CHANGE_TIMEOUT, work).await;
+        if matches!(result, Ok(Err(DatabaseError::Failed(_))) | Err(_)) {
+            self.servers.note_failure();
+        }
+        match result {
             Ok(Err(DatabaseError::Failed(error))) => {
                 Err(with_cause(&self.pool, error).await.into())
             }

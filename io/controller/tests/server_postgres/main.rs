@@ -6,6 +6,7 @@ mod backend;
 #[path = "../server/clock.rs"]
 mod clock;
 mod crash;
+mod failover;
 #[path = "../server/fixture.rs"]
 mod fixture;
 #[path = "../server/full.rs"]

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use crate::postgres::{NOBODY, Postgres, USER, is_root, private, programs};
+use crate::fixture::eventually;
+use crate::postgres::{NOBODY, Postgres, USER, command, is_root, private, programs};
 
 impl Postgres {
     /// One server for all tests of a program.
@@ -71,5 +72,35 @@ impl Postgres {
     /// Sets parameters for its next start.
     pub(crate) fn set(&mut self, settings: impl IntoIterator<Item = String>) {
         self.settings.extend(settings);
+    }
+
+    /// Starts a standby of this server, which from now on confirms no change that the standby does
+    /// not have.
+    pub(crate) fn standby(&mut self) -> Self {
+        let folder = Self::new_folder();
+        let output = command("pg_basebackup")
+            .args(["--username", USER, "--checkpoint=fast", "--no-sync", "--write-recovery-conf"])
+            .arg("--host")
+            .arg(&self.folder)
+            .arg("--pgdata")
+            .arg(folder.join("data"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "pg_basebackup: {output:?}");
+        let mut standby = Self { folder, settings: Vec::new(), small: None, keeper: None };
+        standby.resume();
+        self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+        let state = "SELECT sync_state FROM pg_stat_replication";
+        eventually(|| self.sql("postgres", state) == "sync", "synchronous replication");
+        standby
+    }
+
+    /// Makes a standby accept writes.
+    pub(crate) fn promote(&self) {
+        let mut promote = command("pg_ctl");
+        let output = promote.args(["promote", "--pgdata"]).arg(self.folder.join("data")).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "pg_ctl promote: {output:?}");
     }
 }

@@ -84,7 +84,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 /// A command of the server, run as a user who may run it.
-fn command(program: &str) -> Command {
+pub(crate) fn command(program: &str) -> Command {
     let program = programs().join(program);
     if !is_root() {
         return Command::new(program);
@@ -100,12 +100,18 @@ impl Postgres {
         Self::make(None)
     }
 
-    pub(crate) fn make(small: Option<String>) -> Self {
-        // The keeper process removes the folder, because the common server is never dropped.
+    /// A folder for a server. The keeper process removes it, because the common server is never
+    /// dropped.
+    pub(crate) fn new_folder() -> PathBuf {
         let folder = TempDir::with_prefix("weir-postgres-").unwrap().keep();
         if is_root() {
             chown(&folder, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
         }
+        folder
+    }
+
+    pub(crate) fn make(small: Option<String>) -> Self {
+        let folder = Self::new_folder();
         let output = command("initdb")
             .args([
                 "--auth=trust",

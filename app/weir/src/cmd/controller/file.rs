@@ -20,12 +20,20 @@ pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
 /// The permitted numbers of `ratio`.
 const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 
+/// One database, or the servers that replicate one.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged, expecting = "a file, a URL, or a list of URLs")]
+pub(crate) enum Databases {
+    One(String),
+    List(Vec<String>),
+}
+
 /// A parsed configuration file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct ControllerFile {
     pub(crate) listen: SocketAddr,
-    pub(crate) database: Option<String>,
+    pub(crate) database: Option<Databases>,
     database_size_max: Option<Size>,
     pub(crate) tls_certificate: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
@@ -126,7 +134,8 @@ impl ControllerFile {
     pub(crate) fn database(&self) -> anyhow::Result<DatabaseLocation> {
         match &self.database {
             // The error does not repeat the text, as it may contain a password.
-            Some(text) => Ok(text.parse()?),
+            Some(Databases::One(text)) => Ok(text.parse()?),
+            Some(Databases::List(texts)) => Ok(DatabaseLocation::of_list(texts)?),
             None => default_database().map(DatabaseLocation::File),
         }
     }
@@ -214,8 +223,13 @@ mod tests {
             let file: ControllerFile = toml::from_str(&format!("database = 'd'\n{bad}")).unwrap();
             assert!(file.to_config().is_err(), "{bad}");
         }
-        for bad in ["mysql://me:secret@h/d", "postgres://me:secret@h:port/d"] {
-            let file: ControllerFile = toml::from_str(&format!("database = '{bad}'")).unwrap();
+        for bad in [
+            "'mysql://me:secret@h/d'",
+            "'postgres://me:secret@h:port/d'",
+            "['postgres://me:secret@h/d', 'database.db']",
+            "[]",
+        ] {
+            let file: ControllerFile = toml::from_str(&format!("database = {bad}")).unwrap();
             let text = format!("{:#}", file.to_config().unwrap_err());
             assert!(text.contains("database") && !text.contains("secret"), "{text}");
         }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_run::{
-    ClaimResult, Cluster, EventFormat, JobDivision, Outcome, PaperOptions, PaperSession, Progress,
-    Reproduction, RunError, RunOptions, Session, SessionError, SessionOptions, Task, claim_table,
-    job_file, merge, with_interval,
+    ClaimResult, Cluster, EngineKind, EventFormat, Outcome, PaperOptions, PaperSession, Progress,
+    Reproduction, RunError, RunOptions, Session, SessionError, SessionOptions, SweepOptions, Task,
+    claim_table, merge, with_interval,
 };
 use weir_scenario::{Arm, Size};
 
@@ -35,18 +35,20 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     seed: Option<u64>,
     /// Run share K of N of all points and seeds. `weir lab report` merges the shares [default: 1/1]
-    #[arg(long, value_name = "K/N", value_parser = part)]
+    #[arg(long, value_name = "K/N", value_parser = part, conflicts_with = "engine")]
     part: Option<(usize, usize)>,
     /// Also write the events of each run [default: no events; csv without a value]
     #[arg(long, value_enum, num_args = 0..=1, default_missing_value = "csv", value_name = "FORMAT")]
     events: Option<Events>,
     /// Write a job file for a cluster to the folder of --out (default: the current one), and run
     /// nothing
-    #[arg(long, value_enum, value_name = "CLUSTER", conflicts_with_all = ["part", "fresh", "json"])]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "CLUSTER",
+        conflicts_with_all = ["part", "fresh", "json", "engine"]
+    )]
     job: Option<Job>,
-    /// Number of shares in the job file [default: one per run, at most 16]
-    #[arg(long, requires = "job", value_parser = clap::value_parser!(u16).range(1..))]
-    parts: Option<u16>,
     /// Check the scenario, and run nothing
     #[arg(long, conflicts_with = "job")]
     check: bool,
@@ -104,9 +106,16 @@ struct CommonArgs {
     /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Number of parallel runs [default: one per core, or 1 with real processes]
+    /// Number of parallel runs, with --engine within a share [default: one per core, or 1 with real
+    /// processes]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
+    /// Run shares of the sweep elsewhere, and merge their results [default: threads of this process]
+    #[arg(long, value_enum)]
+    engine: Option<Engine>,
+    /// Number of shares with --engine or --job [default: one per run, at most 16]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    parts: Option<u16>,
     /// Discard the results in the folder and start again [default: continue]
     #[arg(long)]
     fresh: bool,
@@ -135,6 +144,16 @@ enum Events {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    /// Child processes of this machine
+    Processes,
+    /// A job array of Slurm (sbatch, squeue, scancel)
+    Slurm,
+    /// Tasks of the Dask cluster that DASK_SCHEDULER_ADDRESS names (python3 with distributed)
+    Dask,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Job {
     /// A Slurm job array
     Slurm,
@@ -160,6 +179,18 @@ impl CommonArgs {
             ArmArg::Sim => Arm::Sim,
             ArmArg::Real => Arm::Real,
         })
+    }
+
+    /// Where shares run; `None` means no shares, in this process.
+    fn sweep(&self) -> anyhow::Result<Option<SweepOptions>> {
+        let Some(engine) = self.engine else { return Ok(None) };
+        let engine = match engine {
+            Engine::Processes => EngineKind::Processes,
+            Engine::Slurm => EngineKind::Slurm,
+            Engine::Dask => EngineKind::Dask,
+        };
+        let program = std::env::current_exe()?;
+        Ok(Some(SweepOptions { engine, program, parts: self.parts.map(usize::from) }))
     }
 
     fn options(&self) -> anyhow::Result<RunOptions> {
@@ -193,8 +224,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         outln!("{}: {points} points, {seeds} seeds, no errors", session.scenario.file)?;
         return Ok(());
     }
-    if let Some(job) = args.job {
-        return write_job(args, job, &session);
+    if args.common.parts.is_some() && args.job.is_none() && args.common.engine.is_none() {
+        return Err(SessionError::Usage(PARTS_ALONE.to_owned()).into());
     }
     let options = RunOptions {
         part: args.part,
@@ -204,52 +235,36 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         }),
         ..args.common.options()?
     };
-    run_with_progress(&session, &options)?;
+    if let Some(job) = args.job {
+        return write_job(args, job, &session, &options);
+    }
+    run_with_progress(&session, &options, args.common.sweep()?.as_ref())?;
     let outcome = session.report()?;
     print_outcome(&outcome, args.common.json)?;
-    fail_on_claims(&outcome.claims)
+    let (there, wanted) = outcome.runs;
+    // A share alone does not decide about a claim.
+    if there < wanted { Ok(()) } else { fail_on_claims(&outcome.claims) }
 }
 
-fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> {
-    // The arguments of `weir lab run` that each task of the job repeats.
-    let mut arguments = vec![args.scenario.clone()];
-    if args.common.smoke {
-        arguments.push("--smoke".into());
-    }
-    if let Some(seed) = args.seed {
-        arguments.push(format!("--seed={seed}"));
-    }
-    if let Some(arm) = args.common.arm() {
-        arguments.push(format!("--arm={}", arm.as_str()));
-    }
-    if let Some(events) = args.events {
-        let format = if events == Events::Csv { "csv" } else { "parquet" };
-        arguments.push(format!("--events={format}"));
-    }
-    for (option, cores) in [("router", &args.common.router_cores), ("app", &args.common.app_cores)]
-    {
-        if !cores.is_empty() {
-            let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
-            arguments.push(format!("--{option}-cores={}", cores.join(",")));
-        }
-    }
+const PARTS_ALONE: &str = "--parts divides a sweep for --engine or --job; add one of them";
+
+fn write_job(
+    args: &RunArgs,
+    job: Job,
+    session: &Session,
+    options: &RunOptions,
+) -> anyhow::Result<()> {
     let cluster = match job {
         Job::Slurm => Cluster::Slurm,
         Job::Kubernetes => Cluster::Kubernetes,
     };
-    let tasks = session.experiment.points.len() * session.experiment.seeds.len();
-    let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
-    let jobs = args.common.jobs.map(usize::from);
-    let cores = jobs.unwrap_or(JobDivision::CORES_DEFAULT);
-    // Parallel runs with real processes would disturb each other.
-    let jobs = jobs.unwrap_or(if session.arm == Arm::Real { 1 } else { cores });
-    let division = JobDivision { parts, cores, jobs };
-    let file = job_file(cluster, &session.scenario.header.id, &arguments, division);
+    let file = session.job_file(cluster, args.common.parts.map(usize::from), options);
     let folder = args.common.out.clone().unwrap_or_else(|| PathBuf::from("."));
     std::fs::create_dir_all(&folder)?;
     let path = folder.join(&file.name);
     std::fs::write(&path, &file.text)?;
-    outln!("{}: {tasks} runs in {parts} parts", path.display())?;
+    let runs = session.experiment.points.len() * session.experiment.seeds.len();
+    outln!("{}: {runs} runs in {} parts", path.display(), file.parts)?;
     Ok(())
 }
 
@@ -264,9 +279,12 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
     };
     let program = program();
     let paper = PaperSession::new(&order, &program)?;
-    let options = args.common.options()?;
+    let (options, sweep) = (args.common.options()?, args.common.sweep()?);
+    if args.common.parts.is_some() && sweep.is_none() {
+        return Err(SessionError::Usage(PARTS_ALONE.to_owned()).into());
+    }
     for session in &paper.sessions {
-        run_with_progress(session, &options)?;
+        run_with_progress(session, &options, sweep.as_ref())?;
     }
     let (reproduction, path) = paper.report()?;
     if args.common.json {
@@ -337,7 +355,11 @@ fn fail_on_claims(claims: &[ClaimResult]) -> anyhow::Result<()> {
 }
 
 /// Runs with a progress bar on a terminal. After a violation, prints the seed and the last events.
-fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
+fn run_with_progress(
+    session: &Session,
+    options: &RunOptions,
+    sweep: Option<&SweepOptions>,
+) -> anyhow::Result<()> {
     let not_measured = session.experiment.not_measured_in(session.arm);
     if !not_measured.is_empty() {
         eprintln!(
@@ -348,7 +370,11 @@ fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<
         );
     }
     let bar = RunProgress::new(&session.scenario.header.id);
-    let done = session.run(options, &|progress| bar.on_progress(&progress));
+    let on_progress = |progress| bar.on_progress(&progress);
+    let done = match sweep {
+        Some(sweep) => session.run_on(sweep, options, &on_progress),
+        None => session.run(options, &on_progress),
+    };
     bar.finish();
     for missing in session.missing()? {
         eprintln!("{}: not measured: {missing}", session.scenario.header.id);
@@ -412,6 +438,10 @@ impl RunProgress {
     }
 
     fn on_progress(&self, progress: &Progress) {
+        if let Progress::Note(text) = progress {
+            let print = || eprintln!("{}: {text}", self.name);
+            return self.bar.as_ref().map_or_else(print, |bar| bar.suspend(print));
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
             Progress::Started { tasks, resumed } => {
@@ -426,6 +456,7 @@ impl RunProgress {
             Progress::Running { task: Task { point, seed }, virtual_ns, .. } => {
                 state.running.insert((*point, *seed), *virtual_ns);
             }
+            Progress::Note(_) => {}
             Progress::Finished { task: Task { point, seed } } => {
                 state.done_ns += state.running.remove(&(*point, *seed)).unwrap_or(0);
                 state.finished += 1;

@@ -1,5 +1,6 @@
-//! Job files that run the parts of a sweep on a cluster.
+//! Job files that run the shares of a sweep on a cluster.
 
+/// A kind of cluster with job files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
     Slurm,
@@ -10,71 +11,89 @@ pub enum Cluster {
 pub struct JobFile {
     pub name: String,
     pub text: String,
+    pub parts: usize,
 }
 
-/// The common arguments of `weir lab run`, such as `fig2 --smoke`, each quoted.
-fn quoted(arguments: &[String]) -> String {
-    let quote = |argument: &String| {
-        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./=".contains(&b);
-        if !argument.is_empty() && argument.bytes().all(is_plain) {
-            argument.clone()
-        } else {
-            format!("'{}'", argument.replace('\'', r"'\''"))
-        }
-    };
-    arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
+/// `word` as a shell reads it back.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_./=".contains(&b);
+    if !word.is_empty() && word.bytes().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobDivision {
+pub(crate) struct JobDivision {
     pub parts: usize,
     pub cores: usize,
     /// Runs at the same time within a part.
     pub jobs: usize,
 }
 
-impl JobDivision {
-    /// Default number of cores of a part.
-    pub const CORES_DEFAULT: usize = 4;
-}
-
-/// The job file for the parts of a run. `id` is the scenario's.
-pub fn job_file(
+/// The job file for all parts of a run. `id` is the scenario's, `arguments` are those of `weir`.
+pub(crate) fn job_file(
     cluster: Cluster,
     id: &str,
     arguments: &[String],
     division: JobDivision,
 ) -> JobFile {
+    let arguments = arguments.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
     match cluster {
-        Cluster::Slurm => slurm(id, &quoted(arguments), division),
-        Cluster::Kubernetes => kubernetes(id, &quoted(arguments), division),
+        Cluster::Slurm => {
+            let JobDivision { parts, cores, jobs } = division;
+            let command = format!(
+                "weir {arguments} --part \"$SLURM_ARRAY_TASK_ID/{parts}\" --jobs {jobs} --out \
+                 \"{id}-part-$SLURM_ARRAY_TASK_ID\""
+            );
+            let shares: Vec<usize> = (1..=parts).collect();
+            JobFile {
+                name: format!("{id}.sbatch"),
+                text: slurm_script(id, &command, &array(&shares), cores),
+                parts,
+            }
+        }
+        Cluster::Kubernetes => kubernetes(id, &arguments, division),
     }
 }
 
-fn slurm(id: &str, arguments: &str, division: JobDivision) -> JobFile {
-    let JobDivision { parts, cores, jobs } = division;
-    let text = format!(
+/// Numbers as Slurm writes them, such as "1,3-5".
+pub(crate) fn array(numbers: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let text = |(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+/// A script that runs `command` as each task of an array.
+pub(crate) fn slurm_script(id: &str, command: &str, array: &str, cores: usize) -> String {
+    format!(
         "#!/bin/bash
-# Runs {id} in {parts} parts: sbatch {id}.sbatch
-# Then put them together: weir lab report {id}-part-*
+# Runs shares of {id}. With `--job slurm`: sbatch {id}.sbatch
+# Then merge their folders: weir lab report {id}-part-*
 #SBATCH --job-name=weir-{id}
-#SBATCH --array=1-{parts}
+#SBATCH --array={array}
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
 #SBATCH --cpus-per-task={cores}
 #SBATCH --mem=8G
 #SBATCH --time=04:00:00
 #SBATCH --output=%x-%a.log
-# An interrupted part resumes when it is queued again.
+#SBATCH --open-mode=append
+# A share that is interrupted, or whose node fails, resumes when it is queued again.
 #SBATCH --requeue
 set -euo pipefail
-exec weir lab run {arguments} \\
-    --part \"$SLURM_ARRAY_TASK_ID/{parts}\" \\
-    --jobs {jobs} \\
-    --out \"{id}-part-$SLURM_ARRAY_TASK_ID\"
+exec {command}
 "
-    );
-    JobFile { name: format!("{id}.sbatch"), text }
+    )
 }
 
 fn kubernetes(id: &str, arguments: &str, division: JobDivision) -> JobFile {
@@ -105,7 +124,7 @@ spec:
           args:
             - >-
               part=$((JOB_COMPLETION_INDEX + 1));
-              exec weir lab run {arguments}
+              exec weir {arguments}
               --part \"$part/{parts}\" --jobs {jobs} --out \"{id}-part-$part\"
           resources:
             requests: {{ cpu: \"{cores}\", memory: 8Gi }}
@@ -119,7 +138,7 @@ spec:
             claimName: weir-results
 "
     );
-    JobFile { name: format!("{id}-job.yaml"), text }
+    JobFile { name: format!("{id}-job.yaml"), text, parts }
 }
 
 #[cfg(test)]
@@ -127,7 +146,7 @@ mod tests {
     use super::*;
 
     fn arguments() -> Vec<String> {
-        ["nb-cache/fig2", "--smoke", "it's"].map(str::to_owned).to_vec()
+        ["lab", "run", "nb-cache/fig2", "--smoke", "it's"].map(str::to_owned).to_vec()
     }
 
     #[test]
@@ -141,7 +160,7 @@ mod tests {
         assert_eq!(file.name, "fig2.sbatch");
         assert!(file.text.starts_with("#!/bin/bash\n"));
         assert!(file.text.contains("#SBATCH --array=1-7\n"));
-        assert!(file.text.contains(r"weir lab run nb-cache/fig2 --smoke 'it'\''s' \"));
+        assert!(file.text.contains(r"exec weir lab run nb-cache/fig2 --smoke 'it'\''s' "));
         assert!(file.text.contains("#SBATCH --cpus-per-task=4\n"));
         assert!(file.text.contains("--part \"$SLURM_ARRAY_TASK_ID/7\""));
         assert!(file.text.contains("--jobs 1 "));
@@ -166,5 +185,11 @@ mod tests {
         ] {
             assert!(file.text.contains(line), "{line} in {}", file.text);
         }
+    }
+
+    #[test]
+    fn an_array_is_written_in_ranges() {
+        assert_eq!(array(&[1]), "1");
+        assert_eq!(array(&[1, 3, 4, 5, 9]), "1,3-5,9");
     }
 }

@@ -1,0 +1,36 @@
+//! Shares as child processes.
+
+use crate::sweep::{Sweep, kill, wait_until};
+
+#[test]
+fn killed_process_and_damaged_record_are_repeated() {
+    let sweep = Sweep::new(&[]);
+    let lock = sweep.hold_share(2);
+    let running = sweep.start_on("processes");
+    kill(sweep.wait_for_share(2));
+    let log = running.fail();
+    assert!(log.contains("2 of 8 runs are missing; repeat the command to continue"), "{log}");
+    assert!(log.contains("share 2/4: killed by signal 9"), "{log}");
+    assert_eq!(sweep.records_merged(), 6);
+    sweep.damage_record(2);
+    drop(lock);
+    let log = sweep.start_on("processes").succeed();
+    assert!(log.contains("6 runs already done"), "{log}");
+    assert!(log.contains("its run is repeated"), "{log}");
+    sweep.assert_equal();
+}
+
+#[test]
+fn second_job_for_a_share_waits_for_the_first() {
+    let sweep = Sweep::new(&[]);
+    let lock = sweep.hold_share(3);
+    let first = sweep.start_on("processes");
+    sweep.wait_for_share(3);
+    let share = ["examples/tree", "--part", "3/4", "--out", "out with space/parts/3-of-4"];
+    let second = sweep.start("second", &share);
+    wait_until("the second job waits", || second.log().contains("waiting for process"));
+    drop(lock);
+    first.succeed();
+    second.succeed();
+    sweep.assert_equal();
+}
