@@ -1,19 +1,24 @@
 //! Counters of a worker thread, apart from those of its shard and its faces.
 
+use std::collections::BTreeMap;
+
 use weir_base::Instant;
 use weir_face::UdpCounters;
-use weir_link::LinkDrop;
+use weir_link::{LinkCounters, LinkDrop};
+use weir_manage::FacePersistency;
 
 use crate::face::{Face, FaceSocket};
 use crate::message::CloseReason;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::snapshot::WorkerCounters;
+use crate::snapshot::{RemovedFaces, WorkerCounters};
 
 /// Counters, and the log of repeated events.
 pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
     /// Link drops of removed faces.
     removed_face_drops: [u64; LinkDrop::COUNT],
+    /// Counters of removed faces by transport, and by whether they were on demand.
+    removed_faces: BTreeMap<(&'static str, bool), LinkCounters>,
     /// Counters of closed UDP sockets of faces.
     closed_udp: UdpCounters,
     stalls: RateLimitedLog,
@@ -24,6 +29,7 @@ impl Default for WorkerStats {
         Self {
             counters: WorkerCounters::default(),
             removed_face_drops: [0; LinkDrop::COUNT],
+            removed_faces: BTreeMap::new(),
             closed_udp: UdpCounters::default(),
             stalls: RateLimitedLog::default(),
         }
@@ -48,8 +54,11 @@ impl WorkerStats {
         }
     }
 
-    /// Adds the drops of a removed face.
+    /// Adds the counters of a removed face.
     pub(super) fn add_removed_face(&mut self, face: &Face) {
+        let is_on_demand = face.persistency == FacePersistency::OnDemand;
+        *self.removed_faces.entry((face.transport, is_on_demand)).or_default() +=
+            face.link.counters();
         for (sum, (_, count)) in
             self.removed_face_drops.iter_mut().zip(face.link.counters().drops.iter())
         {
@@ -68,6 +77,15 @@ impl WorkerStats {
 
     pub(super) fn closed_udp(&self) -> UdpCounters {
         self.closed_udp
+    }
+
+    pub(super) fn removed_faces(&self) -> Vec<RemovedFaces> {
+        let row = |(&(transport, is_on_demand), counters): (&_, &LinkCounters)| RemovedFaces {
+            transport,
+            is_on_demand,
+            counters: counters.clone(),
+        };
+        self.removed_faces.iter().map(row).collect()
     }
 
     pub(super) fn removed_face_drops(&self) -> [u64; LinkDrop::COUNT] {
