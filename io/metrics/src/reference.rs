@@ -48,7 +48,8 @@ fn metrics_of(text: &str) -> BTreeMap<String, Metric> {
     for line in text.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|row| row.split_once(' '))
         {
-            metrics.entry(name.to_owned()).or_default().help = help.to_owned();
+            let help = help.trim_end_matches('.').to_owned();
+            metrics.entry(name.to_owned()).or_default().help = help;
         } else if let Some((name, kind)) =
             line.strip_prefix("# TYPE ").and_then(|row| row.split_once(' '))
         {
