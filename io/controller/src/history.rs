@@ -41,7 +41,8 @@ impl History {
         }
         // Both ends report the load of a link.
         let mut loads: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-        for link in controller.links() {
+        let links = controller.links();
+        for link in &links {
             let (one, other) = (link.from.as_str(), link.to.as_str());
             let load = loads.entry((one.min(other), one.max(other))).or_default();
             *load = link.load_bps.max(*load);

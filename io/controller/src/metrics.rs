@@ -46,10 +46,7 @@ const COUNTERS: [(&str, &str); 4] = [
     ("lost_routers", "Routers that stopped reporting, each time that one did"),
     ("journal_lost_records", "Records dropped because too many waited for the database"),
     ("journal_refused_records", "Records that the database refused and that are not in it"),
-    (
-        "evicted_connections",
-        "Connections without a token that were closed to make room for others",
-    ),
+    ("evicted_connections", "Connections without a token that were closed to make room for others"),
 ];
 
 /// What a scrape reports that is counted elsewhere.
@@ -130,8 +127,7 @@ mod tests {
     #[test]
     fn reference_lists_the_controllers_metrics() {
         let metrics = Metrics::default();
-        let labels =
-            RequestLabels { method: "GET", route: "/v1/routers".to_owned(), status: 200 };
+        let labels = RequestLabels { method: "GET", route: "/v1/routers".to_owned(), status: 200 };
         metrics.requests.get_or_create(&labels).inc();
         let values = Values {
             over_limit: vec![(LimitKind::Name, 3)],

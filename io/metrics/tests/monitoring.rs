@@ -46,7 +46,8 @@ fn metrics_in(expression: &str) -> BTreeSet<String> {
 }
 
 fn assert_known(source: &str, expression: &str) {
-    let unknown: Vec<String> = metrics_in(expression).difference(&known_metrics()).cloned().collect();
+    let unknown: Vec<String> =
+        metrics_in(expression).difference(&known_metrics()).cloned().collect();
     assert!(unknown.is_empty(), "{source}: {unknown:?} are not in docs/metrics.md: {expression}");
 }
 

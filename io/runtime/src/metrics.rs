@@ -193,11 +193,7 @@ impl SnapshotCollector {
         let Some(memory) = &self.0.shared_memory else { return Ok(()) };
         let gauges = [
             ("shared_memory_faces", "Faces that use shared memory now", memory.faces),
-            (
-                "shared_memory_bytes",
-                "Memory shared with applications now",
-                memory.used_bytes,
-            ),
+            ("shared_memory_bytes", "Memory shared with applications now", memory.used_bytes),
             (
                 "shared_memory_max_bytes",
                 "Limit on memory shared with applications",

@@ -107,7 +107,9 @@ fn parse(text: &str) -> RouterSample {
         let has = |label: &str| labels.contains(label);
         let is_in = has("direction=\"in\"");
         let field = match name {
-            "weir_face_packets_total" if has("kind=\"interest\"") && is_in => &mut sample.in_interests,
+            "weir_face_packets_total" if has("kind=\"interest\"") && is_in => {
+                &mut sample.in_interests
+            }
             "weir_face_packets_total" if has("kind=\"interest\"") => &mut sample.out_interests,
             "weir_face_packets_total" if has("kind=\"data\"") && is_in => &mut sample.in_data,
             "weir_face_packets_total" if has("kind=\"data\"") => &mut sample.out_data,

@@ -40,8 +40,16 @@ impl Metrics {
             responses: add(all, "responses", "HTTP responses, by status"),
             heads: add(all, "heads", heads),
             bytes: add(all, "sent_body_bytes", "Bytes of response bodies sent"),
-            broken: add(all, "broken_responses", "Responses that ended before their body was complete"),
-            refused: add(all, "refused_connections", "Connections closed because there were too many"),
+            broken: add(
+                all,
+                "broken_responses",
+                "Responses that ended before their body was complete",
+            ),
+            refused: add(
+                all,
+                "refused_connections",
+                "Connections closed because there were too many",
+            ),
             connections: add(all, "connections", "Open connections of HTTP clients"),
             memory: add(
                 all,

@@ -122,10 +122,12 @@ fn traffic(
     let help = "NDN packets received (in) and sent (out), by face and kind";
     encode_counters(encoder, "face_packets", help, packets)?;
     let bytes = rows.iter().flat_map(|(&key, row)| {
-        [("in", row.counters.in_bytes), ("out", row.counters.out_bytes)].map(|(direction, count)| {
-            let [transport, remote] = labels(key);
-            ([transport, remote, ("direction", direction)], count)
-        })
+        [("in", row.counters.in_bytes), ("out", row.counters.out_bytes)].map(
+            |(direction, count)| {
+                let [transport, remote] = labels(key);
+                ([transport, remote, ("direction", direction)], count)
+            },
+        )
     });
     let help = "Bytes received (in) and sent (out) with link headers, by face";
     encode_counters(encoder, "face_bytes", help, bytes)
@@ -135,10 +137,7 @@ fn traffic(
 type TransportLabels<'a> = [(&'static str, &'a str); 2];
 
 /// What links do apart from packets sent and received, summed by transport over all faces.
-fn transports(
-    snapshot: &Snapshot,
-    encoder: &mut DescriptorEncoder,
-) -> Result<(), fmt::Error> {
+fn transports(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
     let mut sums: BTreeMap<&str, (u64, LinkCounters)> = BTreeMap::new();
     for removed in &snapshot.removed_faces {
         sums.entry(removed.transport).or_default().1 += &removed.counters;
