@@ -72,8 +72,11 @@ fn page() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md")
 }
 
-/// Compares or writes the rows between the two comments that mark a section.
-fn compare(section: &str, rows: &str) {
+/// Compares or writes the lines between the two comments that mark a section.
+///
+/// # Panics
+/// They differ.
+pub fn compare(section: &str, rows: &str) {
     let path = page();
     let page = fs::read_to_string(&path).expect("docs/metrics.md");
     let begin = format!("<!-- begin: {section} -->\n");

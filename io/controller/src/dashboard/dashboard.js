@@ -104,8 +104,15 @@ function arrange(names, lines) {
   fit(all);
 }
 
+// How strongly the middle attracts. It keeps routers without links, such as lost ones, near the
+// others.
+const PULL = 1.5;
+
 function relax(all, ends, reach, step) {
-  for (const position of all) { position.dx = 0; position.dy = 0; }
+  for (const position of all) {
+    position.dx = PULL * (WIDTH / 2 - position.x);
+    position.dy = PULL * (HEIGHT / 2 - position.y);
+  }
   const force = (one, other, strength) => {
     const dx = one.x - other.x, dy = one.y - other.y;
     const distance = Math.max(1, Math.hypot(dx, dy));

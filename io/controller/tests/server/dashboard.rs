@@ -224,7 +224,8 @@ fn dashboard_shows_network_and_files() {
     assert!(inside(&document, "file-pages", "span").contains("1 to 1 of 1"), "{document}");
     // Generations and numbers of plans are for programs.
     let plan = network.operator.get("/v1/plans").json()[0]["number"].to_string();
-    assert!(!document.contains(&plan), "{plan}: {document}");
+    assert!(!events.contains(&format!("{plan} for")), "{plan}: {events}");
+    assert!(!files.contains("plan ") && !warnings.contains("configuration 7"), "{document}");
     let own = network.operator.token.as_str();
     assert!(!document.contains(own), "the token is not shown");
 }

@@ -154,6 +154,25 @@ fn series_stay_bounded_and_constant() {
     eprintln!("{} series for 1,000 faces and 5,000 peers in {took:?}", names_before.len());
 }
 
+/// The reasons of drops by layer, as the reference lists them.
+fn reasons() -> String {
+    let mut snapshot = Snapshot::default();
+    snapshot.add_worker(&crate::snapshot::WorkerCounters::default());
+    snapshot.add_udp(&weir_face::UdpCounters::default());
+    let link = weir_link::LinkDrop::ALL.map(|reason| reason.name()).to_vec();
+    let forward = DropReason::ALL.map(DropReason::label).to_vec();
+    let runtime = snapshot.runtime_drops.iter().map(|&(reason, _)| reason);
+    let others = ["connection-refused", "miss-untold", "shared-memory-refused"];
+    let runtime = runtime.chain(others).collect();
+    let mut text = String::from("\n| layer | reasons |\n|---|---|\n");
+    for (layer, mut names) in [("link", link), ("forward", forward), ("runtime", runtime)] {
+        names.sort_unstable();
+        let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+        text += &format!("| `{layer}` | {} |\n", names.join(", "));
+    }
+    text + "\n"
+}
+
 #[test]
 fn reference_lists_the_routers_metrics() {
     let mut snapshot = Snapshot::default();
@@ -174,4 +193,5 @@ fn reference_lists_the_routers_metrics() {
     weir_metrics::reference::check("router", &text, &["process_", "weir_build_info"]);
     let text = weir_metrics::encode(&weir_metrics::new_registry());
     weir_metrics::reference::check("process", &text, &[]);
+    weir_metrics::reference::compare("reasons", &reasons());
 }
