@@ -59,9 +59,20 @@ pub struct DiskSnapshot {
 pub struct RemovedFaces {
     /// As in [`FaceSnapshot::transport`].
     pub transport: &'static str,
-    /// Whether their peers had created the faces.
-    pub is_on_demand: bool,
+    pub kind: RemovedKind,
     pub counters: LinkCounters,
+}
+
+/// Which faces a sum of [`RemovedFaces`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RemovedKind {
+    /// Faces that their peers had created.
+    OnDemand,
+    /// Other faces.
+    Listed,
+    /// Faces that peers had created and that exist, but became persistent or permanent: what they
+    /// had counted by then.
+    Upgraded,
 }
 
 #[derive(Clone, Debug)]
@@ -173,7 +184,7 @@ impl Snapshot {
     pub(crate) fn add_removed_faces(&mut self, removed: &[RemovedFaces]) {
         for other in removed {
             let is_same = |known: &&mut RemovedFaces| {
-                (known.transport, known.is_on_demand) == (other.transport, other.is_on_demand)
+                (known.transport, known.kind) == (other.transport, other.kind)
             };
             match self.removed_faces.iter_mut().find(is_same) {
                 Some(known) => known.counters += &other.counters,

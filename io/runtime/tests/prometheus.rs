@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use weir_io_fixture::{TEST_TIMEOUT, TestRouter};
-use weir_runtime::StaticFace;
+use weir_runtime::{RemovedKind, StaticFace};
 
 /// The body of the answer to a GET.
 fn get(address: SocketAddr, path: &str) -> String {
@@ -42,7 +42,7 @@ fn scrape_of_1000_faces_is_small_and_fast() {
     // Applications that come and go add no series, apart from the first one of a transport.
     drop(router.unix());
     router.wait_until("the first closes", |snapshot| {
-        snapshot.removed_faces.iter().any(|removed| removed.is_on_demand)
+        snapshot.removed_faces.iter().any(|removed| removed.kind == RemovedKind::OnDemand)
     });
     let with_one = series_count(&get(address, "/metrics"));
     let applications: Vec<_> = (0..20).map(|_| router.unix()).collect();

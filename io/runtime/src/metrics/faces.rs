@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use weir_link::{LinkCounters, LinkDrop};
 
 use super::encode_counters;
-use crate::snapshot::{FaceSnapshot, Snapshot};
+use crate::snapshot::{FaceSnapshot, RemovedKind, Snapshot};
 
 /// The most faces with series of their own. Further ones are summed by transport.
 const LISTED_MAX: usize = 1000;
@@ -43,7 +43,7 @@ type Key<'a> = (&'a str, &'a str);
 
 fn rows(snapshot: &Snapshot) -> BTreeMap<Key<'_>, Row> {
     let mut rows: BTreeMap<Key<'_>, Row> = BTreeMap::new();
-    for removed in snapshot.removed_faces.iter().filter(|removed| removed.is_on_demand) {
+    for removed in snapshot.removed_faces.iter().filter(|sum| sum.kind != RemovedKind::Listed) {
         rows.entry((removed.transport, ON_DEMAND)).or_default().counters += &removed.counters;
     }
     let mut listed = 0;
@@ -139,7 +139,7 @@ type TransportLabels<'a> = [(&'static str, &'a str); 2];
 /// What links do apart from packets sent and received, summed by transport over all faces.
 fn transports(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
     let mut sums: BTreeMap<&str, (u64, LinkCounters)> = BTreeMap::new();
-    for removed in &snapshot.removed_faces {
+    for removed in snapshot.removed_faces.iter().filter(|sum| sum.kind != RemovedKind::Upgraded) {
         sums.entry(removed.transport).or_default().1 += &removed.counters;
     }
     for face in &snapshot.faces {

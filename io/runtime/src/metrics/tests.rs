@@ -1,5 +1,5 @@
 use super::*;
-use crate::snapshot::{FaceSnapshot, RemovedFaces};
+use crate::snapshot::{FaceSnapshot, RemovedFaces, RemovedKind};
 use weir_base::FaceId;
 use weir_link::LinkCounters;
 
@@ -127,7 +127,7 @@ fn series_stay_bounded_and_constant() {
         snapshot.faces.extend(on_demand.map(|index| face(10_000 + index, true)));
         snapshot.removed_faces.push(RemovedFaces {
             transport: "tcp4",
-            is_on_demand: true,
+            kind: RemovedKind::OnDemand,
             counters: LinkCounters { in_data: removed, ..Default::default() },
         });
         let begin = std::time::Instant::now();

@@ -35,6 +35,10 @@ impl Worker {
                 }
             }
             ToWorker::UpdateFace { id, link, persistency } => {
+                let table = self.faces.table();
+                if let Some(face) = table.slot_of(id).and_then(|slot| table.get(slot)) {
+                    self.stats.note_persistency(face, persistency);
+                }
                 self.faces.update(id, link, persistency);
             }
             ToWorker::Evict(class) => {

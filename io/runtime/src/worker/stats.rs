@@ -10,15 +10,14 @@ use weir_manage::FacePersistency;
 use crate::face::{Face, FaceSocket};
 use crate::message::CloseReason;
 use crate::rate_limited_log::RateLimitedLog;
-use crate::snapshot::{RemovedFaces, WorkerCounters};
+use crate::snapshot::{RemovedFaces, RemovedKind, WorkerCounters};
 
 /// Counters, and the log of repeated events.
 pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
     /// Link drops of removed faces.
     removed_face_drops: [u64; LinkDrop::COUNT],
-    /// Counters of removed faces by transport, and by whether they were on demand.
-    removed_faces: BTreeMap<(&'static str, bool), LinkCounters>,
+    removed_faces: BTreeMap<(&'static str, RemovedKind), LinkCounters>,
     /// Counters of closed UDP sockets of faces.
     closed_udp: UdpCounters,
     stalls: RateLimitedLog,
@@ -54,11 +53,29 @@ impl WorkerStats {
         }
     }
 
+    /// Adds the counters of a face that will get another persistency, if it is on demand. The sum
+    /// over such faces must not decrease.
+    pub(super) fn note_persistency(&mut self, face: &Face, persistency: FacePersistency) {
+        let on_demand = FacePersistency::OnDemand;
+        if face.persistency == on_demand && persistency != on_demand {
+            self.add_counters(face, RemovedKind::Upgraded);
+        }
+    }
+
+    fn add_counters(&mut self, face: &Face, kind: RemovedKind) {
+        let sum = self.removed_faces.entry((face.transport, kind)).or_default();
+        *sum += face.link.counters();
+    }
+
     /// Adds the counters of a removed face.
     pub(super) fn add_removed_face(&mut self, face: &Face) {
-        let is_on_demand = face.persistency == FacePersistency::OnDemand;
-        *self.removed_faces.entry((face.transport, is_on_demand)).or_default() +=
-            face.link.counters();
+        self.add_counters(
+            face,
+            match face.persistency {
+                FacePersistency::OnDemand => RemovedKind::OnDemand,
+                FacePersistency::Persistent | FacePersistency::Permanent => RemovedKind::Listed,
+            },
+        );
         for (sum, (_, count)) in
             self.removed_face_drops.iter_mut().zip(face.link.counters().drops.iter())
         {
@@ -80,9 +97,9 @@ impl WorkerStats {
     }
 
     pub(super) fn removed_faces(&self) -> Vec<RemovedFaces> {
-        let row = |(&(transport, is_on_demand), counters): (&_, &LinkCounters)| RemovedFaces {
+        let row = |(&(transport, kind), counters): (&_, &LinkCounters)| RemovedFaces {
             transport,
-            is_on_demand,
+            kind,
             counters: counters.clone(),
         };
         self.removed_faces.iter().map(row).collect()
