@@ -568,7 +568,7 @@ fn memory_of_slow_readers_is_bounded() {
     }
     let text = ureq::get(format!("http://127.0.0.1:{status}/metrics")).call().unwrap();
     let text = text.into_body().read_to_string().unwrap();
-    let line = text.lines().find(|line| line.starts_with("weir_gateway_front_memory_bytes "));
+    let line = text.lines().find(|line| line.starts_with("weir_gateway_memory_bytes "));
     let used: u64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
     // Each run may receive a little ahead of its piece.
     assert!(used <= (8 << 20) + CLIENTS as u64 * (512 << 10), "{used}");

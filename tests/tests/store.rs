@@ -31,7 +31,7 @@ const LONG_TIMEOUTS: &str = "stalled_after = \"2m\"\nstop_timeout = \"2m\"\n";
 /// Fewer than the segments of the smallest file in the crash test.
 const KILLED_BEFORE_WRITES: u64 = 1_500;
 /// Counters of Data that was not stored or was evicted. In these tests all Data fits.
-const LOSSES: [&str; 6] = ["passed_by", "lost", "superseded", "evictions", "no_room", "damaged"];
+const LOSSES: [&str; 6] = ["backlog_full", "lost", "superseded", "evictions", "full", "damaged"];
 
 /// A producer at the router "far", without a disk, and the router "near", with a disk, connected by
 /// TCP.
@@ -221,7 +221,7 @@ impl Metrics {
 
     /// Interests that may have bypassed a disk although it had their Data.
     fn past_the_disk(&self) -> u64 {
-        ["bypassed", "hedged", "went_on"].map(|name| self.disk(name)).iter().sum()
+        ["bypassed", "hedged", "forwarded_after_wait"].map(|name| self.disk(name)).iter().sum()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! python-ndn, NDNts and the tools for the Python wheel come from their registries and go into
 //! `target/interop`. A stamp there holds the text of the requirements. While it matches, nothing is
-//! installed, so a second run needs no network. PostgreSQL and Chromium are packages of the system.
+//! installed, so a second run needs no network. PostgreSQL, Chromium and Prometheus are packages of
+//! the system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     install_postgres()?;
     install_chromium();
     install_slurm();
+    install_prometheus();
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         eprintln!("==> {SKIP}=1: python-ndn, NDNts and the wheel for Python are NOT tested");
         return Ok(());
@@ -87,6 +89,18 @@ fn install_slurm() {
             eprintln!("==> no package `{name}`: sweeps on Slurm are NOT tested");
             return;
         }
+    }
+}
+
+/// Installs the program that tests metrics and alerts. Without it only these tests are skipped.
+fn install_prometheus() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join("promtool").exists()) {
+        return;
+    }
+    if let Err(error) = install_package("prometheus") {
+        eprintln!("{error:#}");
+        eprintln!("==> no program `promtool`: the form of metrics and the alerts are NOT tested");
     }
 }
 

@@ -67,6 +67,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
+    weir_metrics::set_commit(env!("WEIR_COMMIT"));
     match signals::install_no_op_handlers().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the pipe has seen enough, as in `weir status | head -1`.

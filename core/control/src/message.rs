@@ -43,6 +43,25 @@ pub struct RouterReport {
     /// name. 0: not reported, by older agents or to older controllers.
     #[serde(default, skip_serializing_if = "is_not_told")]
     pub instance: u64,
+    /// How its store is used, for people. Not reported by older agents or to older controllers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_use: Option<StoreUse>,
+}
+
+/// How a router's store is used. No decision depends on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct StoreUse {
+    /// Interests that the store could answer, since the router started.
+    pub hits: u64,
+    /// Interests that it could not answer.
+    pub misses: u64,
+    /// Memory in use, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes on the disks.
+    #[serde(default)]
+    pub disk_bytes: u64,
 }
 
 fn is_not_told(number: &u64) -> bool {

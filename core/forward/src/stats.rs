@@ -105,29 +105,36 @@ counters! {
         out_data: Total;
         /// Nacks sent.
         out_nacks: Total;
-        /// PIT entries that ended with Data.
+        /// Bytes of Data sent to applications and routers, by the source of the Data: memory, disk
+        /// or next-hop.
+        memory_bytes: Total, "served_bytes"{"source" = "memory"};
+        /// Bytes of Data sent that was read from a disk.
+        disk_bytes: Total, "served_bytes"{"source" = "disk"};
+        /// Bytes of Data sent as it arrived from a next hop.
+        next_hop_bytes: Total, "served_bytes"{"source" = "next-hop"};
+        /// Pending Interests that were answered with Data.
         satisfied: Total, "interests_satisfied";
-        /// PIT entries that ended without Data.
+        /// Pending Interests that ended without Data: they timed out or were refused.
         unsatisfied: Total, "interests_unsatisfied";
-        /// PIT entries that were evicted for entries of others.
-        displaced: Total, "interests_displaced";
-        /// Interests that joined a PIT entry with a downstream, retransmissions included.
+        /// Pending Interests that were evicted because the PIT was full.
+        displaced: Total, "interests_evicted";
+        /// Interests that joined a pending one of the same name, retransmissions included.
         aggregated: Total, "interests_aggregated";
         /// Interests that strategy multipath diverted from the face that owns their segment. The
         /// face had refused, had not answered for long, or is not a next hop.
-        parts_passed_by: Total, "parts_passed_by";
+        parts_passed_by: Total, "multipath_diverted_interests";
         /// Prefix announcements that were ignored: they are no Data, or their prefix is not one of
         /// the Data that they came with.
         announcements_ignored: Total, "announcements_ignored";
         /// Interests with CanBePrefix that continued before all other shards had replied.
         shard_timeouts: Total, "shard_timeouts";
-        /// Entries in the PIT.
+        /// Pending Interests (entries of the PIT).
         pit_entries: Now, "pit_entries";
-        /// Memory of PIT entries, in bytes.
+        /// Memory of pending Interests.
         pit_bytes: Now, "pit_bytes";
-        /// Prefixes in the FIB.
+        /// Prefixes with a route (entries of the FIB).
         fib_entries: Shared, "fib_entries";
-        /// Entries in the dead nonce list.
+        /// Entries in the dead nonce list, which detects loops.
         dead_nonces: Now, "dead_nonces";
     }
     also {
@@ -149,14 +156,16 @@ counters! {
     /// of `reads_begun`, `reads_refused` and the `bypassed_*`.
     #[derive(Copy)]
     pub struct BusyStats {
-        /// Interests that began to wait for a disk, or joined others that wait for the same Data.
+        /// Interests for Data on disk that waited for it to be read.
         reads_begun: Total, "disk_waits";
-        /// Of those, Interests that joined a pending one with the same name and selectors. No other
-        /// counter includes them.
+        /// Interests that joined one that waits for a disk already, with the same name and
+        /// selectors. `disk_waits` includes them.
         reads_joined: Total, "disk_waits_joined";
         /// Interests refused for congestion because the read queue of the disk was full.
         reads_refused: Total, "disk_waits_refused";
-        /// Interests that bypassed a disk because its read queue had reached the threshold.
+        /// Interests for Data on disk that went to a next hop instead, by reason: the disk's queue
+        /// was long (queue-full), the next hop was expected to be faster (slower), to measure the
+        /// next hop (probe), or the disk had stopped responding (stalled).
         bypassed_queue_full: Total, "disk_bypassed"{"reason" = "queue-full"}, status 50;
         /// Interests that bypassed a disk because the next hop would probably answer sooner.
         bypassed_slower: Total, "disk_bypassed"{"reason" = "slower"}, status 52;
@@ -164,26 +173,26 @@ counters! {
         bypassed_probe: Total, "disk_bypassed"{"reason" = "probe"}, status 54;
         /// Interests that bypassed a disk because it had stopped responding.
         bypassed_stalled: Total, "disk_bypassed"{"reason" = "stalled"}, status 56;
-        /// Reads begun over the threshold because no next hop was available.
+        /// Interests that waited for a disk with a long queue because no next hop was available.
         waited_over_threshold: Total, "disk_waited_over_threshold";
-        /// Pending Interests that were answered from a disk.
+        /// Interests that were answered with Data read from disk.
         answered: Total, "disk_answered", status 48;
         /// Pending Interests that waited for a disk and were then forwarded: the record was
         /// damaged, the disk failed or stalled, or the Data did not match.
-        went_on: Total, "disk_went_on", status 58;
+        went_on: Total, "disk_forwarded_after_wait", status 58;
         /// Pending Interests whose Data came from elsewhere, or that expired, before the read was
         /// done.
-        overtaken: Total, "disk_overtaken";
-        /// Retransmissions that were sent upstream while a disk was still reading.
+        overtaken: Total, "disk_waits_overtaken";
+        /// Retransmissions that were sent to a next hop while a disk was still reading.
         hedged: Total, "disk_hedged";
         /// Interests that had bypassed a disk and were then read from it, because the next hop did
         /// not answer or refused.
-        came_back: Total, "disk_came_back";
-        /// Reads that finished when no Interest waited for them any more.
+        came_back: Total, "disk_bypass_returns";
+        /// Disk reads that finished when no Interest waited for them any more.
         reads_late: Total, "disk_reads_late";
-        /// Records whose checksum was right, but that were not Data or not the requested Data.
+        /// Records on disk whose checksum was right, but that were not the requested Data.
         reads_malformed: Total, "disk_reads_malformed";
-        /// Data that left with a congestion mark because of the store.
+        /// Data sent with a congestion mark because a disk was busy.
         marked: Total, "disk_marked", status 60;
         /// Interests of the router itself for segments that its store has lost.
         refill_interests: Total, "disk_refill_interests";
@@ -193,14 +202,14 @@ counters! {
         interests_queued: Total, "disk_interests_queued";
         /// Interests refused for congestion because that queue was full.
         interests_refused: Total, "disk_interests_refused";
-        /// Signals to neighbours that this store is over its threshold.
-        busy_sent: Total, "disk_alphas_sent";
-        /// Signals to neighbours that this store is available again.
-        available_sent: Total, "disk_betas_sent";
-        /// Signals from neighbours that their store is over its threshold.
-        busy_received: Total, "disk_alphas_received";
-        /// Signals from neighbours that their store is available again.
-        available_received: Total, "disk_betas_received";
+        /// Signals sent to neighbours that the disks of this router are busy.
+        busy_sent: Total, "disk_busy_signals_sent";
+        /// Signals sent to neighbours that the disks of this router are available again.
+        available_sent: Total, "disk_available_signals_sent";
+        /// Signals of neighbours that their disks are busy.
+        busy_received: Total, "disk_busy_signals_received";
+        /// Signals of neighbours that their disks are available again.
+        available_received: Total, "disk_available_signals_received";
     }
     also {
         /// Time that answered Interests waited for a disk.

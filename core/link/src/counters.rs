@@ -1,4 +1,4 @@
-use core::ops::Index;
+use core::ops::{AddAssign, Index};
 
 macro_rules! link_drops {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
@@ -137,6 +137,12 @@ impl DropCounters {
     }
 }
 
+impl AddAssign<&Self> for DropCounters {
+    fn add_assign(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+    }
+}
+
 impl Index<LinkDrop> for DropCounters {
     type Output = u64;
 
@@ -197,4 +203,34 @@ pub struct LinkCounters {
     /// Delayed Interests that shaping has released.
     pub interests_released: u64,
     pub drops: DropCounters,
+}
+
+impl AddAssign<&Self> for LinkCounters {
+    fn add_assign(&mut self, other: &Self) {
+        self.in_interests += other.in_interests;
+        self.in_data += other.in_data;
+        self.in_nacks += other.in_nacks;
+        self.in_frames += other.in_frames;
+        self.in_bytes += other.in_bytes;
+        self.in_runs += other.in_runs;
+        self.in_run_interests += other.in_run_interests;
+        self.out_runs += other.out_runs;
+        self.out_run_interests += other.out_run_interests;
+        self.out_interests += other.out_interests;
+        self.out_data += other.out_data;
+        self.out_nacks += other.out_nacks;
+        self.out_frames += other.out_frames;
+        self.out_bytes += other.out_bytes;
+        self.reassembled += other.reassembled;
+        self.fragmented += other.fragmented;
+        self.marks_set += other.marks_set;
+        self.acknowledged += other.acknowledged;
+        self.retransmitted += other.retransmitted;
+        self.given_up += other.given_up;
+        self.unprotected += other.unprotected;
+        self.out_interests_delayed += other.out_interests_delayed;
+        self.interests_held += other.interests_held;
+        self.interests_released += other.interests_released;
+        self.drops += &other.drops;
+    }
 }

@@ -56,17 +56,17 @@ weir_base::counters! {
     /// What a store holds, and what has happened so far.
     #[derive(Copy)]
     pub struct StoreStats {
-        /// Data packets in the store.
+        /// Data packets in memory.
         entries: Now, "store_entries";
-        /// Bytes of memory in use, at most the capacity of the store.
+        /// Memory that the store uses, at most its capacity.
         bytes: Now, "store_bytes";
-        /// Bytes of memory for the index of stored segments, which `bytes` does not include.
+        /// Memory of the index of stored segments; `bytes` does not include it.
         holdings_bytes: Now, "store_holdings_bytes";
-        /// Bytes of memory that the store may use.
+        /// Memory that the store may use.
         capacity_bytes: Now, "store_capacity_bytes";
-        /// Lookups that found Data.
+        /// Interests that the store (memory or disk) could answer.
         hits: Total, "store_hits";
-        /// Lookups that found nothing in the store.
+        /// Interests that the store could not answer.
         misses: Total, "store_misses";
         /// Data packets stored, including those that replace other Data of the same name.
         insertions: Total, "store_insertions";
@@ -77,7 +77,7 @@ weir_base::counters! {
         rejections: Total, "store_rejections";
         /// Data packets not stored because a rule forbids it.
         refusals: Total, "store_refusals";
-        /// Bytes that rules keep in memory.
+        /// Memory of Data that rules keep in the store.
         kept_bytes: Now, "store_kept_bytes";
         /// Data packets evicted for other Data.
         evictions: Total, "store_evictions";

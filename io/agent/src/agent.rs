@@ -153,33 +153,45 @@ impl std::fmt::Debug for Agent {
     }
 }
 
+/// What the metrics report.
+struct MetricValues {
+    is_reachable: bool,
+    refused: u64,
+    unanswered: u64,
+    generation: u64,
+    routes_left_out: u64,
+    age_s: Option<u64>,
+}
+
 /// The metrics about the controller, for `/metrics` of the router.
 fn metrics(health: &ControllerHealth, shared: &AgentShared) -> Vec<ExtraMetric> {
-    let is_reachable = u64::from(health.is_reachable.load(Ordering::Relaxed));
-    let refused = health.refused.load(Ordering::Relaxed);
-    let unanswered = health.unanswered.load(Ordering::Relaxed);
+    metrics_of(&MetricValues {
+        is_reachable: health.is_reachable.load(Ordering::Relaxed),
+        refused: health.refused.load(Ordering::Relaxed),
+        unanswered: health.unanswered.load(Ordering::Relaxed),
+        generation: shared.setup().0,
+        routes_left_out: shared.routes_left_out(),
+        age_s: shared.configuration_age_s(),
+    })
+}
+
+fn metrics_of(values: &MetricValues) -> Vec<ExtraMetric> {
     let gauge = |name, help, value| ExtraMetric { name, help, is_total: false, value };
     let total = |name, help, value| ExtraMetric { name, help, is_total: true, value };
-    let reachable = "1 if the controller answered the last request, else 0";
-    let generation = "Generation of the configuration that is set up; 0 before the first";
+    let reachable = "1 if a controller answered the last request of this router, else 0";
+    let generation = "Number of the configuration that is set up; 0 before the first";
+    let refused = "Requests of this router that the controller refused with an error";
+    let unanswered = "Requests of this router that no controller answered";
+    let left_out = "Routes of the configuration that are not set up because they exceed routes_max";
     let mut metrics = vec![
-        gauge("agent_controller_reachable", reachable, is_reachable),
-        total(
-            "agent_requests_refused",
-            "Requests that the controller refused with an error",
-            refused,
-        ),
-        total("agent_requests_unanswered", "Requests that no controller answered", unanswered),
-        gauge("agent_configuration_generation", generation, shared.setup().0),
-        gauge(
-            "agent_routes_left_out",
-            "Routes of the configuration that are not set up because they exceed routes_max",
-            shared.routes_left_out(),
-        ),
+        gauge("agent_controller_reachable", reachable, values.is_reachable.into()),
+        total("agent_requests_refused", refused, values.refused),
+        total("agent_requests_unanswered", unanswered, values.unanswered),
+        gauge("agent_configuration_generation", generation, values.generation),
+        gauge("agent_routes_left_out", left_out, values.routes_left_out),
     ];
-    let age = "Seconds since the controller last sent or confirmed the configuration";
-    let age_s = shared.configuration_age_s();
-    metrics.extend(age_s.map(|age_s| gauge("agent_configuration_age_seconds", age, age_s)));
+    let age = "Time since the controller last sent or confirmed the configuration";
+    metrics.extend(values.age_s.map(|age_s| gauge("agent_configuration_age_seconds", age, age_s)));
     metrics
 }
 
@@ -340,5 +352,30 @@ impl Configurer {
                 continues
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write as _;
+
+    #[test]
+    fn reference_lists_the_agents_metrics() {
+        let values = MetricValues {
+            is_reachable: true,
+            refused: 1,
+            unanswered: 2,
+            generation: 3,
+            routes_left_out: 4,
+            age_s: Some(5),
+        };
+        let mut text = String::new();
+        for ExtraMetric { name, help, is_total, value } in metrics_of(&values) {
+            let (kind, suffix) = if is_total { ("counter", "_total") } else { ("gauge", "") };
+            let _ = writeln!(text, "# HELP weir_{name} {help}\n# TYPE weir_{name} {kind}");
+            let _ = writeln!(text, "weir_{name}{suffix} {value}");
+        }
+        weir_metrics::reference::check("agent", &(text + "# EOF\n"), &[]);
     }
 }

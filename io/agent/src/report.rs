@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use weir_base::FaceId;
 use weir_client::{Client, CommandError};
-use weir_control::message::{FaceReport, RouterReport};
-use weir_manage::{CsInfo, FaceScope, FaceStatus, RibEntry};
+use weir_control::message::{FaceReport, RouterReport, StoreUse};
+use weir_manage::{CsDiskInfo, CsInfo, FaceScope, FaceStatus, RibEntry};
+use weir_store::disk::DiskTierStats;
 use weir_wire::Name;
 
 /// Maximum number of faces and prefixes in a report.
@@ -54,7 +55,8 @@ impl ReportBuilder {
         Ok(RouterReport {
             uris: uris.to_vec(),
             store_bytes: guaranteed_bytes(store.capacity_bytes.unwrap_or(0), threads),
-            disk_bytes: store.disk.map_or(0, |disk| disk.capacity_bytes()),
+            disk_bytes: store.disk.as_ref().map_or(0, CsDiskInfo::capacity_bytes),
+            store_use: Some(store_use(&store)),
             faces: self.faces(&faces, round_trips),
             prefixes,
             ..RouterReport::default()
@@ -93,6 +95,16 @@ impl ReportBuilder {
     }
 }
 
+fn store_use(store: &CsInfo) -> StoreUse {
+    let disk = store.disk.as_ref().map(CsDiskInfo::table::<DiskTierStats>);
+    StoreUse {
+        hits: store.hits,
+        misses: store.misses,
+        memory_bytes: store.bytes.unwrap_or(0),
+        disk_bytes: disk.map_or(0, |disk| disk.bytes),
+    }
+}
+
 /// The bytes of one object that a store of several workers can hold for sure.
 ///
 /// Each range of 64 segments belongs to one worker, chosen by a hash, and each worker has an equal
@@ -116,11 +128,12 @@ fn is_local_scope(prefix: &Name) -> bool {
     first.is_none_or(|first| matches!(first.value, b"localhost" | b"localhop"))
 }
 
-/// Whether two reports differ only in loads.
+/// Whether two reports differ only in loads and in the use of the store.
 pub(crate) fn is_same_but_load(one: &RouterReport, other: &RouterReport) -> bool {
     let quiet = |report: &RouterReport| {
         let mut report = report.clone();
         report.faces.iter_mut().for_each(|face| face.load_bps = 0);
+        report.store_use = None;
         report
     };
     quiet(one) == quiet(other)

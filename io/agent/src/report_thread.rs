@@ -179,8 +179,12 @@ impl ReportThread {
         let is_first = self.reported.is_none();
         let mut answer = self.rest.report(&report);
         if answer.as_ref().is_err_and(RestError::is_bad_request) {
-            // An older controller refuses the unknown field `instance`.
-            answer = self.rest.report(&RouterReport { instance: 0, ..report.clone() });
+            // Older controllers refuse the unknown field `store_use`, and `instance` before that.
+            let report = RouterReport { store_use: None, ..report.clone() };
+            answer = self.rest.report(&report);
+            if answer.as_ref().is_err_and(RestError::is_bad_request) {
+                answer = self.rest.report(&RouterReport { instance: 0, ..report });
+            }
         }
         match &answer {
             Ok(_) => self.shared.set_name_refused(false),

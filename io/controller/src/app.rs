@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::connection_slots::ConnectionSlots;
 use crate::database::{Database, DatabaseError, OutageCause, Record};
 use crate::follower::Follower;
+use crate::history::History;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
@@ -68,17 +69,39 @@ pub(crate) struct ControllerState {
     /// The generation of each router's configuration, for requests that wait for a higher one.
     generations: BTreeMap<String, watch::Sender<u64>>,
     published_generation: u64,
+    /// How often a router was lost.
+    lost_routers: u64,
+    /// The load of links and the hits of stores in the last hour.
+    pub(crate) history: History,
 }
 
 impl ControllerState {
     pub(crate) fn new(controller: Controller, former: BTreeMap<String, u64>) -> Self {
         let (seen_ms, generations) = (BTreeMap::new(), BTreeMap::new());
-        Self { controller, restored_routers: former, seen_ms, generations, published_generation: 0 }
+        Self {
+            controller,
+            restored_routers: former,
+            seen_ms,
+            generations,
+            published_generation: 0,
+            lost_routers: 0,
+            history: History::default(),
+        }
     }
 
     /// Notifications about a router's configuration; none if the router is not present.
     pub(crate) fn subscribe(&self, router: &str) -> Option<watch::Receiver<u64>> {
         self.generations.get(router).map(watch::Sender::subscribe)
+    }
+
+    pub(crate) fn lost_routers(&self) -> u64 {
+        self.lost_routers
+    }
+
+    /// Adds a sample to the history if one is due.
+    pub(crate) fn sample(&mut self, now_ms: u64) {
+        let Self { controller, history, .. } = self;
+        history.sample(now_ms, controller);
     }
 
     /// The number of requests that wait for a configuration.
@@ -98,6 +121,7 @@ impl ControllerState {
                     ("router found", router)
                 }
                 Event::RouterLost { router } => {
+                    self.lost_routers += 1;
                     self.generations.remove(&router);
                     let (name, run) = (router.clone(), self.restored_routers.remove(&router));
                     let seen_ms = self.seen_ms.remove(&router);

@@ -13,6 +13,7 @@ mod drain_body;
 mod error_response;
 mod follow;
 mod follower;
+mod history;
 mod journal;
 mod metrics;
 mod routes;

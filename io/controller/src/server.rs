@@ -158,7 +158,11 @@ async fn tick(app: Arc<App>) {
     loop {
         tokio::time::sleep(TICK).await;
         let now = app.clock.now();
-        app.with(|known| known.controller.tick(now));
+        let now_ms = app.wall_clock.now_ms();
+        app.with(|known| {
+            known.controller.tick(now);
+            known.sample(now_ms);
+        });
     }
 }
 

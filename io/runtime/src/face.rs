@@ -34,6 +34,8 @@ pub(crate) struct Face {
     /// The peer's address; `None` for a local application.
     pub(crate) peer: Option<IpAddr>,
     pub(crate) persistency: FacePersistency,
+    /// How the peer is or was last connected, for metrics; empty before the first socket.
+    pub(crate) transport: &'static str,
     /// Whether a program has registered prefixes for the face with hicn-light's messages.
     pub(crate) has_routes: bool,
     /// The last [extension](Face::extend_idle).
@@ -96,6 +98,7 @@ impl Face {
             socket,
             peer: None,
             persistency,
+            transport: "",
             has_routes: false,
             extended: None,
             created,

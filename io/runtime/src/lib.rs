@@ -39,7 +39,9 @@ pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
 pub use profile::{FunctionSamples, Profiler};
-pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
+pub use snapshot::{
+    DiskSnapshot, FaceSnapshot, RemovedFaces, RemovedKind, SharedMemorySnapshot, Snapshot,
+};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{
     BusyPolicy, Bypass, DataSource, Mark, MissReports, NAME_COMPONENTS_MAX, UnsolicitedPolicy,

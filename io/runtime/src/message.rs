@@ -17,7 +17,7 @@ use crate::config::PitTokenChoice;
 use crate::contents_request::{ContentsRequest, ReplySender};
 use crate::face::Face;
 use crate::face_quota::{FaceClass, Network};
-use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
+use crate::snapshot::{RemovedFaces, Snapshot, WorkerCounters, WorkerFace};
 
 /// Identifies a shared UDP port within the router.
 pub(crate) type PortId = u32;
@@ -217,6 +217,8 @@ impl PeerLinks {
 pub(crate) struct WorkerSnapshot {
     pub(crate) router: RouterStats,
     pub(crate) faces: Vec<WorkerFace>,
+    /// Counters of removed faces, by transport.
+    pub(crate) removed_faces: Vec<RemovedFaces>,
     /// Link drops of removed faces, in the order of [`LinkDrop::ALL`].
     pub(crate) removed_face_drops: [u64; LinkDrop::COUNT],
     pub(crate) worker: WorkerCounters,

@@ -3,6 +3,7 @@
 
 mod disk;
 mod extra;
+mod faces;
 mod http;
 
 use std::fmt;
@@ -12,10 +13,8 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
 use weir_base::{Counter, CounterKind, Counters, Exposition};
 use weir_forward::{DropReason, LatencyHistogram};
-use weir_link::{LinkCounters, LinkDrop};
 
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
@@ -81,40 +80,10 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) 
 }
 
 pub(crate) fn encode(snapshot: Snapshot, outer: &ExtraMetrics) -> String {
-    let mut registry = Registry::with_prefix("weir");
-    registry.register_collector(Box::new(SnapshotCollector(snapshot, outer.clone())));
-    let mut text = String::new();
-    // Writing to a String cannot fail.
-    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
-    text
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceKindLabels {
-    face: u64,
-    remote: String,
-    direction: &'static str,
-    kind: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceDirectionLabels {
-    face: u64,
-    remote: String,
-    direction: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceOutcomeLabels {
-    face: u64,
-    remote: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceLabels {
-    face: u64,
-    remote: String,
+    let mut registry = weir_metrics::new_registry();
+    let collector = SnapshotCollector(snapshot, outer.clone());
+    registry.sub_registry_with_prefix("weir").register_collector(Box::new(collector));
+    weir_metrics::encode(&registry)
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -128,7 +97,7 @@ struct SnapshotCollector(Snapshot, ExtraMetrics);
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        self.face_counters(&mut encoder)?;
+        faces::encode(&self.0, &mut encoder)?;
         self.drops(&mut encoder)?;
         self.tables(&mut encoder)?;
         self.shared_memory(&mut encoder)?;
@@ -195,128 +164,6 @@ fn help_of(counter: &Counter) -> String {
 }
 
 impl SnapshotCollector {
-    fn face_counters(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let packets = self.0.faces.iter().flat_map(|face| {
-            let c = &face.counters;
-            let rows = [
-                ("in", "interest", c.in_interests),
-                ("in", "data", c.in_data),
-                ("in", "nack", c.in_nacks),
-                ("out", "interest", c.out_interests),
-                ("out", "data", c.out_data),
-                ("out", "nack", c.out_nacks),
-            ];
-            rows.map(|(direction, kind, count)| {
-                (
-                    FaceKindLabels { face: face.id.0, remote: face.uri.clone(), direction, kind },
-                    count,
-                )
-            })
-        });
-        encode_counters(
-            encoder,
-            "packets",
-            "Packets received and sent, by face, direction and kind",
-            packets,
-        )?;
-        let octets = self.0.faces.iter().flat_map(|face| {
-            [("in", face.counters.in_bytes), ("out", face.counters.out_bytes)].map(
-                |(direction, count)| {
-                    (
-                        FaceDirectionLabels {
-                            face: face.id.0,
-                            remote: face.uri.clone(),
-                            direction,
-                        },
-                        count,
-                    )
-                },
-            )
-        });
-        encode_counters(
-            encoder,
-            "octets",
-            "Bytes received and sent, by face and direction",
-            octets,
-        )?;
-        let marks = self.0.faces.iter().map(|face| {
-            (FaceLabels { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
-        });
-        encode_counters(
-            encoder,
-            "congestion_marks",
-            "Congestion marks set on packets sent, by face",
-            marks,
-        )?;
-        self.link_outcomes(encoder)?;
-        let mut queues = encoder.encode_descriptor(
-            "egress_queue_bytes",
-            "Bytes in the egress queue, by face",
-            None,
-            MetricType::Gauge,
-        )?;
-        for face in &self.0.faces {
-            let labels = FaceLabels { face: face.id.0, remote: face.uri.clone() };
-            queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Outcomes at faces' links, apart from packets sent and received.
-    fn link_outcomes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let help = "Frames with link reliability, by face and outcome; given-up counts packets";
-        self.encode_outcomes(encoder, "reliability", help, |c| {
-            [
-                ("acknowledged", c.acknowledged),
-                ("retransmitted", c.retransmitted),
-                ("given-up", c.given_up),
-                ("unprotected", c.unprotected),
-                ("duplicate", c.drops[LinkDrop::SequenceDuplicate]),
-            ]
-        })?;
-        let help = "Run frames and the Interests in them, received and sent, by face";
-        self.encode_outcomes(encoder, "runs", help, |c| {
-            [
-                ("received", c.in_runs),
-                ("interests-received", c.in_run_interests),
-                ("sent", c.out_runs),
-                ("interests-sent", c.out_run_interests),
-            ]
-        })?;
-        let delayed = self.0.faces.iter().map(|face| {
-            let labels = FaceLabels { face: face.id.0, remote: face.uri.clone() };
-            (labels, face.counters.out_interests_delayed)
-        });
-        let help = "Interests that the queue discipline delayed before sending, by face";
-        encode_counters(encoder, "delayed_interests", help, delayed)?;
-        let help = "Interests that shaping held back, by face and outcome; refused ones got a Nack";
-        self.encode_outcomes(encoder, "shaped_interests", help, |c| {
-            [
-                ("held", c.interests_held),
-                ("released", c.interests_released),
-                ("refused", c.drops[LinkDrop::ShapingFull]),
-                ("expired", c.drops[LinkDrop::ShapingExpired]),
-            ]
-        })
-    }
-
-    /// Encodes one counter with a label for each outcome at each face.
-    fn encode_outcomes<const N: usize>(
-        &self,
-        encoder: &mut DescriptorEncoder,
-        name: &str,
-        help: &str,
-        rows: impl Fn(&LinkCounters) -> [(&'static str, u64); N],
-    ) -> Result<(), fmt::Error> {
-        let outcomes = self.0.faces.iter().flat_map(|face| {
-            let rows = rows(&face.counters).into_iter().filter(|&(_, count)| count > 0);
-            rows.map(|(outcome, count)| {
-                (FaceOutcomeLabels { face: face.id.0, remote: face.uri.clone(), outcome }, count)
-            })
-        });
-        encode_counters(encoder, name, help, outcomes)
-    }
-
     fn drops(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let link = self.0.link_drops.iter().map(|&(reason, n)| ("link", reason.name(), n));
         let forward = DropReason::ALL
@@ -326,8 +173,8 @@ impl SnapshotCollector {
         let decoder = self.0.router.malformed.iter().map(|(&reason, &n)| ("decoder", reason, n));
         let runtime = self.0.runtime_drops.iter().map(|&(reason, n)| ("runtime", reason, n));
         let rows = link.chain(forward).chain(decoder).chain(runtime);
-        let help =
-            "Packets dropped, by layer and reason; layer decoder splits malformed of layer forward";
+        let help = "Packets dropped and connections closed, by layer and reason; layer decoder \
+                    splits the reason malformed of layer forward";
         encode_counters(
             encoder,
             "drops",
@@ -337,10 +184,6 @@ impl SnapshotCollector {
     }
 
     fn tables(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let faces = self.0.faces.len() as u64;
-        encoder
-            .encode_descriptor("faces", "Faces that exist now", None, MetricType::Gauge)?
-            .encode_gauge(&faces)?;
         encode_table(encoder, &self.0.router)?;
         encode_table(encoder, &self.0.router.store)?;
         encode_table(encoder, &self.0.management)
@@ -350,14 +193,10 @@ impl SnapshotCollector {
         let Some(memory) = &self.0.shared_memory else { return Ok(()) };
         let gauges = [
             ("shared_memory_faces", "Faces that use shared memory now", memory.faces),
+            ("shared_memory_bytes", "Memory shared with applications now", memory.used_bytes),
             (
-                "shared_memory_bytes",
-                "Bytes of memory shared with applications now",
-                memory.used_bytes,
-            ),
-            (
-                "shared_memory_bytes_max",
-                "Limit on bytes shared with applications",
+                "shared_memory_max_bytes",
+                "Limit on memory shared with applications",
                 memory.bytes_max,
             ),
         ];
@@ -367,12 +206,12 @@ impl SnapshotCollector {
         }
         let help = "Offers of shared memory accepted; refused offers and broken rings are in drops";
         encoder
-            .encode_descriptor("shared_memory_taken", help, None, MetricType::Counter)?
+            .encode_descriptor("shared_memory_offers_accepted", help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&memory.taken, None)
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-        let help = "Time from sending an Interest upstream to receiving its Data";
+        let help = "Time from sending an Interest to a next hop to receiving its Data";
         write_histogram(encoder, "upstream_latency_seconds", help, &self.0.router.upstream_latency)
     }
 }
@@ -402,101 +241,4 @@ fn write_histogram(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::snapshot::FaceSnapshot;
-    use weir_base::FaceId;
-
-    #[test]
-    fn text_names_faces_drops_sizes_and_latency() {
-        let mut snapshot = Snapshot::default();
-        let mut counters =
-            LinkCounters { in_data: 7, out_bytes: 99, retransmitted: 3, ..Default::default() };
-        counters.drops.count(weir_link::LinkDrop::QueueFull);
-        counters.drops.count(weir_link::LinkDrop::ShapingFull);
-        counters.interests_held = 3;
-        snapshot.add_link_drops(counters.drops.iter().map(|(_, count)| count));
-        snapshot.faces.push(FaceSnapshot {
-            id: FaceId(256),
-            uri: "udp4://192.0.2.1:6363".into(),
-            local_uri: String::new(),
-            thread: 0,
-            up: true,
-            counters,
-            queue_bytes: 5,
-            down_drops: 0,
-            expires_in_ns: None,
-            heard_ns_ago: None,
-        });
-        snapshot.management.readvertise_failures = 2;
-        for time_ns in [300, 10_000, 12_000] {
-            snapshot.router.upstream_latency.record(time_ns);
-        }
-        let text = encode(snapshot, &ExtraMetrics::default());
-        let face = "face=\"256\",remote=\"udp4://192.0.2.1:6363\"";
-        for line in [
-            format!("weir_packets_total{{{face},direction=\"in\",kind=\"data\"}} 7"),
-            format!("weir_octets_total{{{face},direction=\"out\"}} 99"),
-            format!("weir_egress_queue_bytes{{{face}}} 5"),
-            format!("weir_reliability_total{{{face},outcome=\"retransmitted\"}} 3"),
-            format!("weir_shaped_interests_total{{{face},outcome=\"held\"}} 3"),
-            format!("weir_shaped_interests_total{{{face},outcome=\"refused\"}} 1"),
-            "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
-            "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
-            "weir_pit_entries 0".into(),
-            "weir_management_commands_total 0".into(),
-            "weir_readvertise_failures_total 2".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"0.000016383\"} 3".into(),
-            "weir_upstream_latency_seconds_bucket{le=\"+Inf\"} 3".into(),
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
-        }
-    }
-
-    #[test]
-    fn help_has_no_rustdoc_markup() {
-        let mut snapshot = Snapshot::default();
-        snapshot.disks.push(crate::DiskSnapshot {
-            path: "/d".into(),
-            engine: "threads",
-            capacity_bytes: 99,
-            counters: weir_disk::DiskCounters::default(),
-            is_dead: false,
-        });
-        let text = encode(snapshot, &ExtraMetrics::default());
-        for line in text.lines().filter(|line| line.starts_with("# HELP")) {
-            assert!(!line.contains("::") && !line.contains("]("), "{line}");
-            assert!(!line.contains("bit n"), "{line}");
-        }
-        let linked = "Kept by [`Store`](crate::Store), not lost. More.";
-        let counter = Counter { help: linked, ..weir_store::StoreStats::TABLE[0] };
-        assert_eq!(help_of(&counter), "Kept by Store, not lost");
-    }
-
-    #[test]
-    fn disk_metrics_need_disks() {
-        assert!(!encode(Snapshot::default(), &ExtraMetrics::default()).contains("disk_"));
-        let mut snapshot = Snapshot::default();
-        snapshot.disks.push(crate::DiskSnapshot {
-            path: "/d".into(),
-            engine: "threads",
-            capacity_bytes: 99,
-            counters: weir_disk::DiskCounters { reads: 4, ..Default::default() },
-            is_dead: false,
-        });
-        snapshot.router.store.disk.damaged = 3;
-        snapshot.router.store.disk.filter_saturated = 5;
-        snapshot.router.busy.bypassed_stalled = 2;
-        let text = encode(snapshot, &ExtraMetrics::default());
-        for line in [
-            "weir_disk_damaged_total 3",
-            "weir_disk_filter_saturated 5",
-            "weir_disk_bypassed_total{reason=\"stalled\"} 2",
-            "weir_disk_device_reads_total{disk=\"/d\"} 4",
-            "weir_disk_device_capacity_bytes{disk=\"/d\"} 99",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
-        }
-    }
-}
+mod tests;

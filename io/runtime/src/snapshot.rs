@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use weir_base::FaceId;
 use weir_disk::DiskCounters;
-use weir_face::UdpCounters;
+use weir_face::{FaceUri, UdpCounters};
 use weir_forward::RouterStats;
 use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::ManagerStats;
@@ -16,6 +16,8 @@ pub struct Snapshot {
     pub router: RouterStats,
     /// Faces in order of their identifiers.
     pub faces: Vec<FaceSnapshot>,
+    /// Counters of removed faces, by transport.
+    pub removed_faces: Vec<RemovedFaces>,
     /// Link drops by reason, including those of removed faces, in the order of [`LinkDrop::ALL`].
     pub link_drops: Vec<(LinkDrop, u64)>,
     /// Drops outside of links and shards: reason and count.
@@ -52,11 +54,36 @@ pub struct DiskSnapshot {
     pub is_dead: bool,
 }
 
+/// Sums over the faces of one transport that were removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedFaces {
+    /// As in [`FaceSnapshot::transport`].
+    pub transport: &'static str,
+    pub kind: RemovedKind,
+    pub counters: LinkCounters,
+}
+
+/// Which faces a sum of [`RemovedFaces`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RemovedKind {
+    /// Faces that their peers had created.
+    OnDemand,
+    /// Other faces.
+    Listed,
+    /// Faces that peers had created and that exist, but became persistent or permanent: what they
+    /// had counted by then.
+    Upgraded,
+}
+
 #[derive(Clone, Debug)]
 pub struct FaceSnapshot {
     pub id: FaceId,
     pub uri: String,
     pub local_uri: String,
+    /// How the peer is connected: `udp4`, `tcp6`, `unix` and so on.
+    pub transport: &'static str,
+    /// Whether the peer created the face, which then ends with the connection or when idle.
+    pub is_on_demand: bool,
     /// Index of the worker thread that owns the face.
     pub thread: u16,
     /// Whether it has a socket. Only permanent faces can be down.
@@ -77,6 +104,9 @@ pub struct FaceSnapshot {
 pub(crate) struct WorkerFace {
     pub(crate) id: FaceId,
     pub(crate) thread: u16,
+    /// Empty if the face never had a socket.
+    pub(crate) transport: &'static str,
+    pub(crate) is_on_demand: bool,
     pub(crate) counters: LinkCounters,
     pub(crate) queue_bytes: u64,
     /// Packets dropped because a permanent face had no socket.
@@ -119,11 +149,15 @@ pub(crate) struct WorkerCounters {
 }
 
 impl FaceSnapshot {
-    pub(crate) fn new(face: &WorkerFace, uri: String, local_uri: String, up: bool) -> Self {
+    pub(crate) fn new(face: &WorkerFace, remote: &FaceUri, local_uri: String, up: bool) -> Self {
+        let transport =
+            if face.transport.is_empty() { metric_transport(remote) } else { face.transport };
         Self {
             id: face.id,
-            uri,
+            uri: remote.to_string(),
             local_uri,
+            transport,
+            is_on_demand: face.is_on_demand,
             thread: face.thread,
             up,
             counters: face.counters.clone(),
@@ -135,7 +169,30 @@ impl FaceSnapshot {
     }
 }
 
+/// The transport of a face as metrics name it: the scheme of its URI, but one name for both ends of
+/// a connection.
+pub(crate) fn metric_transport(remote: &FaceUri) -> &'static str {
+    match remote.scheme() {
+        "fd" => "unix",
+        "wsclient" => "ws",
+        scheme => scheme,
+    }
+}
+
 impl Snapshot {
+    /// Adds the counters of removed faces.
+    pub(crate) fn add_removed_faces(&mut self, removed: &[RemovedFaces]) {
+        for other in removed {
+            let is_same = |known: &&mut RemovedFaces| {
+                (known.transport, known.kind) == (other.transport, other.kind)
+            };
+            match self.removed_faces.iter_mut().find(is_same) {
+                Some(known) => known.counters += &other.counters,
+                None => self.removed_faces.push(other.clone()),
+            }
+        }
+    }
+
     /// Adds the counters of a worker thread.
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [

@@ -162,8 +162,8 @@ fn metrics_cover_shared_memory() {
         for line in [
             format!("weir_shared_memory_faces {faces}"),
             format!("weir_shared_memory_bytes {used}"),
-            format!("weir_shared_memory_bytes_max {bytes_max}"),
-            format!("weir_shared_memory_taken_total {taken}"),
+            format!("weir_shared_memory_max_bytes {bytes_max}"),
+            format!("weir_shared_memory_offers_accepted_total {taken}"),
             drops("shared-memory-refused", refused),
             drops("shared-memory-broken", broken),
         ] {

@@ -61,7 +61,7 @@ pub(super) fn fetch_store(address: SocketAddr) -> io::Result<StoreCounts> {
 /// Records that a router has written to its disks or dropped for lack of space.
 pub(super) fn fetch_disk(address: SocketAddr) -> io::Result<u64> {
     let text = fetch_text(address)?;
-    let counters = ["weir_disk_writes_total", "weir_disk_no_room_total"];
+    let counters = ["weir_disk_writes_total", "weir_disk_full_total"];
     Ok(counters.iter().map(|name| value_of(&text, name)).sum())
 }
 
@@ -107,14 +107,16 @@ fn parse(text: &str) -> RouterSample {
         let has = |label: &str| labels.contains(label);
         let is_in = has("direction=\"in\"");
         let field = match name {
-            "weir_packets_total" if has("kind=\"interest\"") && is_in => &mut sample.in_interests,
-            "weir_packets_total" if has("kind=\"interest\"") => &mut sample.out_interests,
-            "weir_packets_total" if has("kind=\"data\"") && is_in => &mut sample.in_data,
-            "weir_packets_total" if has("kind=\"data\"") => &mut sample.out_data,
-            "weir_packets_total" if is_in => &mut sample.in_nacks,
-            "weir_packets_total" => &mut sample.out_nacks,
-            "weir_octets_total" if is_in => &mut sample.in_bytes,
-            "weir_octets_total" => &mut sample.out_bytes,
+            "weir_face_packets_total" if has("kind=\"interest\"") && is_in => {
+                &mut sample.in_interests
+            }
+            "weir_face_packets_total" if has("kind=\"interest\"") => &mut sample.out_interests,
+            "weir_face_packets_total" if has("kind=\"data\"") && is_in => &mut sample.in_data,
+            "weir_face_packets_total" if has("kind=\"data\"") => &mut sample.out_data,
+            "weir_face_packets_total" if is_in => &mut sample.in_nacks,
+            "weir_face_packets_total" => &mut sample.out_nacks,
+            "weir_face_bytes_total" if is_in => &mut sample.in_bytes,
+            "weir_face_bytes_total" => &mut sample.out_bytes,
             // The drops of the decoder repeat those that the forwarder counts as malformed.
             "weir_drops_total" if !has("layer=\"decoder\"") => &mut sample.dropped,
             "weir_store_hits_total" => &mut sample.store_hits,
@@ -160,11 +162,11 @@ mod tests {
     #[test]
     fn metrics_become_a_sample() {
         let text = "\
-# HELP weir_packets Packets by face, direction and kind.
-weir_packets_total{face=\"256\",remote=\"fd://1\",direction=\"in\",kind=\"interest\"} 5
-weir_packets_total{face=\"257\",remote=\"fd://2\",direction=\"in\",kind=\"interest\"} 7
-weir_packets_total{face=\"257\",remote=\"fd://2\",direction=\"out\",kind=\"data\"} 6
-weir_octets_total{face=\"257\",remote=\"fd://2\",direction=\"out\"} 600
+# HELP weir_face_packets Packets by face, direction and kind.
+weir_face_packets_total{transport=\"unix\",remote=\"on-demand\",direction=\"in\",kind=\"interest\"} 5
+weir_face_packets_total{transport=\"udp4\",remote=\"udp4://192.0.2.1:6363\",direction=\"in\",kind=\"interest\"} 7
+weir_face_packets_total{transport=\"udp4\",remote=\"udp4://192.0.2.1:6363\",direction=\"out\",kind=\"data\"} 6
+weir_face_bytes_total{transport=\"udp4\",remote=\"udp4://192.0.2.1:6363\",direction=\"out\"} 600
 weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 2
 weir_drops_total{layer=\"forward\",reason=\"malformed\"} 1
 weir_drops_total{layer=\"decoder\",reason=\"type\"} 1

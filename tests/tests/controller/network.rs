@@ -21,7 +21,7 @@ const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
 /// busy machine loses no router.
 pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Metric: Interests for a part that bypassed the router that stores it.
-const PASSED_BY: &str = "weir_parts_passed_by_total";
+const PASSED_BY: &str = "weir_multipath_diverted_interests_total";
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 pub(crate) struct Controller {

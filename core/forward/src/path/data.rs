@@ -202,13 +202,16 @@ impl Router {
             is_ad_hoc: face.is_ad_hoc(),
         };
         let sent = self.egress.stats.out_data;
+        let packet_bytes = packet.len() as u64;
         // Other shards may have Interests with CanBePrefix for the same Data. They receive the Data
         // with the list of downstreams that already have it.
         let offered = if homes != 0 { Some(packet.clone()) } else { None };
         self.end_with_data(origin, packet, data, matched);
+        let copies = self.egress.stats.out_data - sent;
+        self.egress.stats.next_hop_bytes += copies * packet_bytes;
         // Each copy that left carries the mark.
         if is_marked {
-            self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
+            self.egress.stats.busy.marked += copies;
         }
         if let Some(packet) = offered {
             let served = self.downstreams.clone();

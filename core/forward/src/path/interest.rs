@@ -192,6 +192,7 @@ impl Router {
         self.egress.stats.busy.marked += u64::from(is_marked);
         let to = incoming.received.downstream();
         let origin = DataOrigin::store(is_marked);
+        self.egress.stats.memory_bytes += packet.len() as u64;
         self.egress.data(&to, incoming.face.is_local(), origin, incoming.interest.name, packet);
     }
 

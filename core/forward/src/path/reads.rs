@@ -103,8 +103,10 @@ impl Router {
         if !matched.is_empty() {
             let sent = self.egress.stats.out_data;
             self.end_with_data(origin, packet.clone(), &data, &matched);
+            let copies = self.egress.stats.out_data - sent;
+            self.egress.stats.disk_bytes += copies * packet.len() as u64;
             if is_marked {
-                self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
+                self.egress.stats.busy.marked += copies;
             }
         }
         // The watch of a home shard that requested the read may not have arrived here yet.

@@ -202,7 +202,10 @@ impl Router {
     fn answer_waiting(&mut self, entry: u32, packet: &Packet) {
         self.content.store.count_lookup(true);
         let data = DataView::decode(packet).expect("stores hold valid Data");
+        let sent = self.egress.stats.out_data;
         self.end_with_data(DataOrigin::store(false), packet.clone(), &data, &[entry]);
+        let copies = self.egress.stats.out_data - sent;
+        self.egress.stats.memory_bytes += copies * packet.len() as u64;
     }
 
     /// Decides whether a waiting entry waits for a disk or bypasses it; see
@@ -325,7 +328,15 @@ impl Router {
         if !matched.is_empty() {
             // Consumers that another shard has served are skipped.
             self.downstreams.clone_from(&offered.served);
+            let (sent, packet_bytes) = (self.egress.stats.out_data, packet.len() as u64);
             self.end_with_data_for_others(offered.origin, packet, data, &matched);
+            let bytes = (self.egress.stats.out_data - sent) * packet_bytes;
+            // A shard offers Data of its store only after it has read it from a disk.
+            if offered.origin.face == FaceId::CONTENT_STORE {
+                self.egress.stats.disk_bytes += bytes;
+            } else {
+                self.egress.stats.next_hop_bytes += bytes;
+            }
             offered.served.clone_from(&self.downstreams);
         }
         self.matched = matched;

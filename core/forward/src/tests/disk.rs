@@ -211,6 +211,8 @@ fn one_read_answers_all_waiting_entries() {
     let stats = fixture.router.stats();
     assert_eq!((stats.pit_entries, stats.busy.reads_begun, stats.busy.reads_joined), (0, 3, 1));
     assert_eq!((stats.busy.answered, stats.unsatisfied), (3, 0));
+    assert_eq!(stats.disk_bytes, 4 * wire.len() as u64);
+    assert_eq!((stats.memory_bytes, stats.next_hop_bytes), (0, 0));
     assert_eq!(stats.busy.read_latency.count(), 3);
 }
 

@@ -39,6 +39,22 @@ fn hit_is_answered_without_forwarding() {
 }
 
 #[test]
+fn served_bytes_are_counted_by_source() {
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    let packet = data("/a/b", 100);
+    let bytes = packet.len() as u64;
+    // Two downstreams wait: the Data of the next hop is sent twice. Memory answers the third.
+    fixture.ask(LOCAL, &Ask::new("/a/b", 1));
+    fixture.ask(V, &Ask::new("/a/b", 2));
+    fixture.answer(U, packet);
+    fixture.ask(LOCAL2, &Ask::new("/a/b", 3));
+    let stats = fixture.router.stats();
+    let served = (stats.memory_bytes, stats.disk_bytes, stats.next_hop_bytes);
+    assert_eq!(served, (bytes, 0, 2 * bytes));
+}
+
+#[test]
 fn waiting_downstreams_share_one_upstream_interest() {
     let mut fixture = Fixture::new();
     fixture.route("/a", &[(U, 0)]);

@@ -1,4 +1,5 @@
-// Requests /v1/state every two seconds and draws it. Names come from others, so they are only set
+// Requests /v1/state every two seconds and draws it. The page asks for the files that are searched
+// for; routers are searched here. Names come from others, so they are only set
 // as text, never as HTML.
 "use strict";
 
@@ -38,9 +39,17 @@ const ago = (state, ms) => `${Math.max(0, Math.round((state.now_ms - ms) / 1000)
 const bytes = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const rate = (value) => scaled(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], 1000);
 
-function row(cells, className) {
+// A row of a table. `labels` name the cells where the screen is too narrow for a head. A cell is a
+// text, or a text and a drawing below it.
+function row(cells, className, labels = []) {
   const node = element("tr", undefined, className);
-  node.append(...cells.map((cell) => element("td", cell)));
+  node.append(...cells.map((cell, index) => {
+    const [text, drawing] = Array.isArray(cell) ? cell : [cell];
+    const data = element("td", text);
+    if (labels[index] && text) data.dataset.label = labels[index];
+    if (drawing) data.append(drawing);
+    return data;
+  }));
   return node;
 }
 
@@ -95,8 +104,15 @@ function arrange(names, lines) {
   fit(all);
 }
 
+// How strongly the middle attracts. It keeps routers without links, such as lost ones, near the
+// others.
+const PULL = 1.5;
+
 function relax(all, ends, reach, step) {
-  for (const position of all) { position.dx = 0; position.dy = 0; }
+  for (const position of all) {
+    position.dx = PULL * (WIDTH / 2 - position.x);
+    position.dy = PULL * (HEIGHT / 2 - position.y);
+  }
   const force = (one, other, strength) => {
     const dx = one.x - other.x, dy = one.y - other.y;
     const distance = Math.max(1, Math.hypot(dx, dy));
@@ -165,22 +181,26 @@ function drawLink({ ends, load, max, roundTrip }, isDense) {
 }
 
 function drawNetwork(state) {
-  const names = state.routers.map((router) => router.name);
+  const lost = lostRouters(state).slice(0, LOST_SHOWN).map(([name]) => name);
+  const names = [...state.routers.map((router) => router.name), ...lost];
   const lines = linesOf(state);
   arrange(names, lines);
   const isDense = names.length > 40;
   const parts = [...lines.values()].map((line) => drawLink(line, isDense));
   // Draw lines first, so that they are below all texts.
   const shapes = [...parts.map(([line]) => line), ...parts.flatMap(([, text]) => text || [])];
-  for (const router of state.routers) {
-    const { x, y } = positions.get(router.name);
-    const className = (router.problems || []).length ? "ill" : "well";
+  const drawRouter = (name, className) => {
+    const { x, y } = positions.get(name);
     const circle = svgElement("circle", { cx: x, cy: y, r: isDense ? 4 : 10, class: className });
-    circle.append(svgElement("title", {}, router.name));
+    circle.append(svgElement("title", {}, className === "lost" ? `${name} is lost` : name));
     shapes.push(circle);
-    const below = { x, y: y + (isDense ? 18 : 26) };
-    if (names.length <= 120) shapes.push(svgElement("text", below, router.name));
+    const below = { x, y: y + (isDense ? 18 : 26), class: className };
+    if (names.length <= 120) shapes.push(svgElement("text", below, name));
+  };
+  for (const router of state.routers) {
+    drawRouter(router.name, (router.problems || []).length ? "ill" : "well");
   }
+  for (const name of lost) drawRouter(name, "lost");
   at("network").replaceChildren(...shapes);
 }
 
@@ -236,8 +256,7 @@ function drawTransfers(state) {
     const size = bytes(transfer.file.size_bytes);
     const readers = transfer.consumers.join(", ") || "no router";
     node.append(element("h3", transfer.object));
-    const about = element("p", `${total} segments, ${size}; read at ${readers}; plan ` +
-      `${transfer.number}; `, "about");
+    const about = element("p", `${total} segments, ${size}; read at ${readers}; `, "about");
     about.append(element("span", text, isWhole ? "whole" : "under-way"));
     node.append(about);
     const held = new Map(transfer.holdings.map((one) => [one.router, one]));
@@ -252,9 +271,13 @@ function drawTransfers(state) {
     return node;
   });
   kept = now;
-  const nothing = "No file has a plan: all requested files fit into one store.";
-  const more = state.plans_count - state.transfers.length;
-  if (more > 0) files.push(element("p", `and ${more} older plans`, "about"));
+  const nothing = state.plans_count
+    ? "No divided file has this text in its name."
+    : "No file has a plan: all requested files fit into one store.";
+  drawPages("file-pages", filePage, state.found_count, FILES_SHOWN, (page) => {
+    filePage = page;
+    refresh();
+  });
   at("transfers").replaceChildren(...(files.length ? files : [element("p", nothing)]));
 }
 
@@ -263,13 +286,17 @@ function drawTransfers(state) {
 const LOST_TOLD_MS = 24 * 3600 * 1000;
 const LOST_SHOWN = 8;
 
+function lostRouters(state) {
+  return state.gone.filter(([, seen_ms, isLost]) =>
+    isLost && state.now_ms - seen_ms < LOST_TOLD_MS);
+}
+
 // Warnings about lost and refused routers.
 function routerWarnings(state) {
   const found = state.twins.map(([name, uris]) =>
     `Two routers report as ${name}: the one at ${uris.join(" ") || "an unknown address"} is ` +
     "refused. Give it its own name and its own token.");
-  const lost = state.gone.filter(([, seen_ms, isLost]) =>
-    isLost && state.now_ms - seen_ms < LOST_TOLD_MS);
+  const lost = lostRouters(state);
   for (const [name, seen_ms] of lost.slice(0, LOST_SHOWN)) {
     found.push(`Router ${name} is lost: its last report was ${ago(state, seen_ms)}. Other ` +
       "routers get its parts, and no route uses it. Check whether it runs and is connected.");
@@ -314,8 +341,8 @@ function warnings(state) {
     }
   }
   for (const router of state.routers) {
-    for (const { part, generation, text } of router.problems || []) {
-      found.push(`Router ${router.name}, ${part} of configuration ${generation}: ${text}`);
+    for (const { part, text } of router.problems || []) {
+      found.push(`Router ${router.name} could not set up its ${part}: ${text}`);
     }
   }
   return found;
@@ -331,27 +358,110 @@ function drawWarnings(state) {
 const BAD_EVENTS =
   ["router lost", "two of one name", "does not keep", "does not count", "file refused"];
 
-function drawTables(state) {
-  const rows = state.routers.map((router) => {
+// Rows on one page.
+const ROUTERS_SHOWN = 50, FILES_SHOWN = 20;
+let routerPage = 0, filePage = 0;
+let lastState;
+
+// Buttons for the previous and the next page, if there are several.
+function drawPages(id, page, count, size, show) {
+  const last = Math.max(0, Math.ceil(count / size) - 1);
+  if (page > last) return show(last);
+  const button = (text, to) => {
+    const node = element("button", text);
+    node.type = "button";
+    node.disabled = to < 0 || to > last;
+    node.addEventListener("click", () => show(to));
+    return node;
+  };
+  const first = count ? page * size + 1 : 0, end = Math.min(count, (page + 1) * size);
+  const range = `${first} to ${end} of ${count} `;
+  const buttons = last ? [button("Back", page - 1), " ", button("Next", page + 1)] : [];
+  return at(id).replaceChildren(range, ...buttons);
+}
+
+// Bytes in use of a capacity, with a bar.
+function use(used, capacity) {
+  if (!capacity) return ["none"];
+  if (used === undefined) return [bytes(capacity)];
+  const bar = svgElement("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none",
+    class: "use" });
+  const width = Math.min(100, (100 * used) / capacity).toFixed(1);
+  bar.append(svgElement("rect", { x: 0, y: 0, width, height: 10 }));
+  return [`${bytes(used)} of ${bytes(capacity)}`, bar];
+}
+
+function percent(hits, misses) {
+  return hits + misses ? `${Math.round((100 * hits) / (hits + misses))} %` : "";
+}
+
+const ROUTER_LABELS = ["", "Memory", "Disks", "Hits", "Prefixes", "Configuration", "Last report"];
+
+function drawRouters(state) {
+  const wanted = at("find-router").value.trim();
+  const isMeant = (name) => name.includes(wanted);
+  const rows = state.routers.filter((router) => isMeant(router.name)).map((router) => () => {
     const problems = (router.problems || []).length;
-    const has = router.generation === router.configuration;
-    const due = has ? "" : `, ${router.configuration} not yet set up`;
-    const configuration = `${router.generation || "none yet"}${due}`;
-    const store = bytes(router.store_bytes), disks = bytes(router.disk_bytes);
-    const prefixes = router.prefixes.join(" ");
-    return row([router.name, store, disks, prefixes, configuration, ago(state, router.seen_ms)],
-      problems ? "ill" : "");
+    const isSetUp = router.generation === router.configuration;
+    const configuration = problems ? "not set up completely" : isSetUp ? "up to date" : "pending";
+    const store = router.store_use || {};
+    return row([router.name, use(store.memory_bytes, router.store_bytes),
+      use(store.disk_bytes, router.disk_bytes), percent(store.hits || 0, store.misses || 0),
+      router.prefixes.join(" "), configuration, ago(state, router.seen_ms)],
+      problems ? "ill" : "", ROUTER_LABELS);
   });
-  const gone = state.gone.map(([name]) => row([name, "", "", "", "", "gone"], "gone"));
-  at("routers").replaceChildren(...rows, ...gone);
+  const gone = state.gone.filter(([name]) => isMeant(name)).map(([name, , isLost]) => () =>
+    row([name, "", "", "", "", "", isLost ? "lost" : "gone"], "gone", ROUTER_LABELS));
+  const all = [...gone, ...rows];
+  drawPages("router-pages", routerPage, all.length, ROUTERS_SHOWN, (page) => {
+    routerPage = page;
+    drawRouters(state);
+  });
+  const first = routerPage * ROUTERS_SHOWN;
+  const shown = all.slice(first, first + ROUTERS_SHOWN).map((make) => make());
+  at("routers").replaceChildren(...shown);
+}
+
+// An area below a line through `values`, which are undefined where they are unknown. The right end
+// is now, the left end one hour before.
+function drawArea(id, samples, now_ms, max, valueOf) {
+  const hour_ms = 3600 * 1000;
+  const points = samples.filter((sample) => valueOf(sample) !== undefined).map((sample) => {
+    const x = 600 * (1 - (now_ms - sample.at_ms) / hour_ms);
+    return `${x.toFixed(1)},${(120 - (116 * valueOf(sample)) / max).toFixed(1)}`;
+  });
+  if (points.length < 2) return at(id).replaceChildren();
+  const [first] = points[0].split(","), [end] = points[points.length - 1].split(",");
+  const d = `M${first},120 L${points.join(" L")} L${end},120 Z`;
+  return at(id).replaceChildren(svgElement("path", { d }));
+}
+
+function drawHistory({ history, now_ms }) {
+  const last = history[history.length - 1];
+  const most = Math.max(1, ...history.map((sample) => sample.load_bps));
+  drawArea("load", history, now_ms, most, (sample) => sample.load_bps);
+  at("load-now").textContent = last ? `${rate(last.load_bps)} now, at most ${rate(most)}` : "";
+  const share = ({ hits, misses }) => hits + misses ? hits / (hits + misses) : undefined;
+  drawArea("hits", history, now_ms, 1, share);
+  const hits = history.reduce((sum, sample) => sum + sample.hits, 0);
+  const misses = history.reduce((sum, sample) => sum + sample.misses, 0);
+  const asked = hits + misses;
+  at("hits-now").textContent =
+    asked ? `${percent(hits, misses)} of ${asked.toLocaleString("en")}` : "none yet";
+}
+
+function drawEvents(state) {
   const today = new Date(state.now_ms).toDateString();
   const when = (ms) => {
     const date = new Date(ms);
     const isToday = date.toDateString() === today;
     return isToday ? date.toLocaleTimeString() : date.toLocaleString();
   };
+  // The numbers of plans are for programs.
+  const detail = ({ action, detail: text }) =>
+    action.startsWith("plan") ? text.replace(/^\d+ for /, "") : text;
   const events = state.events.map((event) =>
-    row([when(event.at_ms), event.who, event.action, event.detail],
+    row([when(event.at_ms), event.who, event.action, detail(event)],
       BAD_EVENTS.includes(event.action) ? "ill" : ""));
   at("events").replaceChildren(...events);
 }
@@ -365,8 +475,11 @@ function draw(state) {
   at("summary").className = "";
   drawWarnings(state);
   drawNetwork(state);
+  drawHistory(state);
   drawTransfers(state);
-  drawTables(state);
+  drawRouters(state);
+  drawEvents(state);
+  lastState = state;
 }
 
 function signIn(refusal) {
@@ -383,7 +496,9 @@ async function refresh() {
   let failure = "The controller does not answer";
   try {
     const headers = { Authorization: `Bearer ${token}` };
-    const answer = await fetch("/v1/state", { headers, signal: AbortSignal.timeout(WAIT_MS) });
+    const query = new URLSearchParams({ find: at("find-file").value.trim(), page: filePage });
+    const signal = AbortSignal.timeout(WAIT_MS);
+    const answer = await fetch(`/v1/state?${query}`, { headers, signal });
     const state = await answer.json();
     if (answer.status === 401 || answer.status === 403) {
       sessionStorage.removeItem("token");
@@ -405,6 +520,14 @@ async function refresh() {
   }
 }
 
+at("find-file").addEventListener("input", () => {
+  filePage = 0;
+  refresh();
+});
+at("find-router").addEventListener("input", () => {
+  routerPage = 0;
+  if (lastState) drawRouters(lastState);
+});
 at("sign-in").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem("token", at("token").value.trim());

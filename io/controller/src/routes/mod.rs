@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
@@ -82,13 +82,25 @@ pub(crate) fn all(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// The method as a label. Clients may invent methods, which share one label.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
 async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let method = request.method().as_str().to_owned();
+    let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
     let response = next.run(request).await;
     // Unknown paths get an empty label. Otherwise any client could create many labels.
-    let method = if route.is_empty() { String::new() } else { method };
+    let method = if route.is_empty() { "" } else { method };
     let labels = RequestLabels { method, route, status: response.status().as_u16() };
     app.metrics.requests.get_or_create(&labels).inc();
     response

@@ -13,12 +13,13 @@ use crate::access::Reader;
 use crate::app::{App, ControllerState};
 use crate::database::{AuditRow, DatabaseError, PlanRow};
 use crate::error_response::ErrorResponse;
+use crate::history::Sample;
 use crate::routes::system::Health;
 
 /// Maximum and default number of rows in an answer.
 const ROWS_MAX: u64 = 1000;
 const ROWS: u64 = 100;
-/// Plans whose progress the dashboard shows, and audit lines next to them.
+/// Plans whose progress one page of the dashboard shows, and audit lines next to them.
 const SHOWN_PLANS: usize = 20;
 const SHOWN_EVENTS: u64 = 30;
 /// Maximum number of routers whose holdings of a file it shows, and the approximate maximum number
@@ -215,8 +216,12 @@ pub(super) struct Overview {
     links: Vec<LinkView>,
     files_count: usize,
     plans_count: usize,
-    /// The newest plans in force.
+    /// How many plans are of files with the requested text in their name.
+    found_count: usize,
+    /// One page of these plans, the newest first.
     transfers: Vec<Transfer>,
+    /// The last hour, a sample every 30 seconds.
+    history: Vec<Sample>,
     /// The newest audit lines; empty while the database is unavailable.
     events: Vec<AuditRow>,
     /// Routers that are known and not present here: the name, the time of the last report, and
@@ -226,10 +231,31 @@ pub(super) struct Overview {
     twins: Vec<(String, Vec<String>)>,
 }
 
-fn transfers_of(state: &ControllerState) -> Vec<Transfer> {
-    let mut plans: Vec<&Plan> = state.controller.plans().collect();
+/// Which plans to show.
+#[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateQuery {
+    /// Only files with this text in their name.
+    #[serde(default)]
+    find: String,
+    /// Which page of 20 plans; 0 is the newest.
+    #[serde(default)]
+    page: usize,
+}
+
+/// One page of the plans whose file has the requested text in its name, and the number of all of
+/// them.
+fn transfers_of(state: &ControllerState, query: &StateQuery) -> (Vec<Transfer>, usize) {
+    let is_meant = |plan: &&Plan| {
+        query.find.is_empty() || plan.object.to_string().contains(query.find.as_str())
+    };
+    let mut plans: Vec<&Plan> = state.controller.plans().filter(is_meant).collect();
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
-    plans.into_iter().filter_map(|plan| transfer_of(state, plan)).take(SHOWN_PLANS).collect()
+    let count = plans.len();
+    let skipped = query.page.saturating_mul(SHOWN_PLANS);
+    let shown = plans.into_iter().skip(skipped).take(SHOWN_PLANS);
+    (shown.filter_map(|plan| transfer_of(state, plan)).collect(), count)
 }
 
 fn transfer_of(state: &ControllerState, plan: &Plan) -> Option<Transfer> {
@@ -269,9 +295,15 @@ fn merge_near_ranges(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
 #[utoipa::path(
     get,
     path = "/v1/state",
+    params(StateQuery),
     responses((status = 200, body = Overview), (status = "4XX", body = Refusal)),
 )]
-pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overview> {
+pub(super) async fn state(
+    State(app): State<Arc<App>>,
+    _: Reader,
+    query: Result<Query<StateQuery>, QueryRejection>,
+) -> Result<Json<Overview>, ErrorResponse> {
+    let Query(query) = query.map_err(ErrorResponse::from)?;
     let rows = async {
         let events = app.database.audit(u64::MAX, SHOWN_EVENTS).await?;
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
@@ -284,6 +316,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overvi
         let routers = routers_of(state);
         let twins = state.controller.duplicates();
         gone.retain(|(name, ..)| !routers.iter().any(|router| router.name == *name));
+        let (transfers, found_count) = transfers_of(state, &query);
         Overview {
             now_ms: app.wall_clock.now_ms(),
             version: env!("CARGO_PKG_VERSION"),
@@ -292,13 +325,15 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Reader) -> Json<Overvi
             links: links_of(state),
             files_count: state.controller.files_count(),
             plans_count: state.controller.plans().count(),
-            transfers: transfers_of(state),
+            found_count,
+            transfers,
+            history: state.history.samples(),
             events,
             gone,
             twins: twins.map(|(name, uris)| (name.to_owned(), uris.to_vec())).collect(),
         }
     });
-    Json(overview)
+    Ok(Json(overview))
 }
 
 #[cfg(test)]

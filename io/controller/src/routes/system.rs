@@ -10,11 +10,12 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use weir_base::Exposition;
+use weir_control::message::RouterReport;
 
 use crate::access::Reader;
 use crate::app::App;
 use crate::database::{NUMBER_STEP, OutageCause};
-use crate::error_response::ErrorResponse;
+use crate::metrics::Values;
 
 /// The state of the controller.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -97,28 +98,37 @@ pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     _: Reader,
-) -> Result<impl IntoResponse, ErrorResponse> {
-    let (counts, bounded) = app.with(|state| {
+) -> impl IntoResponse {
+    let mut values = app.with(|state| {
+        let controller = &state.controller;
+        let has_problems = |(_, report): &(&str, &RouterReport)| !report.problems.is_empty();
         let counts = [
-            state.controller.routers().count(),
-            state.controller.links_count(),
-            state.controller.files_count(),
-            state.controller.plans().count(),
+            controller.routers().count(),
+            controller.routers().filter(has_problems).count(),
+            controller.links_count(),
+            controller.files_count(),
+            controller.plans().count(),
             state.waiting_count(),
         ];
-        (counts.map(|count| count as u64), state.controller.limit_counts().collect::<Vec<_>>())
+        let [routers, ill, links, files, plans, waiting] = counts.map(|count| count as u64);
+        Values {
+            gauges: [routers, ill, links, files, plans, waiting, 0, 0, 0],
+            counters: [state.lost_routers(), 0, 0, 0],
+            over_limit: controller.limit_counts().collect(),
+        }
     });
-    let [routers, links, files, plans, requests] = counts;
-    let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
-    let (refused, up) = (app.journal.refused_count(), u64::from(app.outage().is_none()));
-    let garbled = app.database.unreadable().count();
-    let displaced = app.slots.evicted_count();
-    let values =
-        [routers, links, files, plans, requests, records, lost, refused, garbled, up, displaced];
-    let text = app.metrics.text(values, &bounded);
-    let failed =
-        |_| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
+    let journal = &app.journal;
+    values.gauges[6..].copy_from_slice(&[
+        journal.waiting_count() as u64,
+        app.database.unreadable().count(),
+        u64::from(app.outage().is_none()),
+    ]);
+    values.counters[1..].copy_from_slice(&[
+        journal.lost_count(),
+        journal.refused_count(),
+        app.slots.evicted_count(),
+    ]);
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
     let form = Exposition::wanted(accept.unwrap_or_default());
-    Ok(([(CONTENT_TYPE, form.content_type())], form.of(text.map_err(failed)?)))
+    ([(CONTENT_TYPE, form.content_type())], form.of(app.metrics.text(&values)))
 }

@@ -346,7 +346,7 @@ fn false_reports_do_not_flood_the_audit() {
     };
     eventually(|| lines() == 1, "a line of the audit");
     let metrics = operator.get("/metrics").text;
-    let counted = "weir_controller_beyond_bounds{bound=\"unregistered\"} 497";
+    let counted = "weir_controller_over_limit_total{limit=\"unregistered\"} 497";
     assert!(metrics.contains(counted), "{metrics}");
     assert_eq!(lines(), 1);
 }
@@ -395,7 +395,7 @@ fn token_prefixes_limit_routes() {
     assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/cms/a"]));
     let routes = other.configuration("s", 0, 0).json()["routes"].clone();
     assert_eq!((routes.as_array().unwrap().len(), &routes[0]["prefix"]), (1, &json!("/cms/a")));
-    let counted = "weir_controller_beyond_bounds{bound=\"prefix\"} 2";
+    let counted = "weir_controller_over_limit_total{limit=\"prefix\"} 2";
     assert!(operator.get("/metrics").text.contains(counted));
 }
 

@@ -50,7 +50,7 @@ fn stalled_client_blocks_nobody() {
     assert_eq!(Client::new(&controller.url(), "").get("/health").status, 200);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let metrics = operator.get("/metrics").text;
-    let displaced = "weir_controller_displaced_connections ";
+    let displaced = "weir_controller_evicted_connections_total ";
     let displaced = metrics.lines().find_map(|line| line.strip_prefix(displaced)).unwrap();
     assert!(displaced.parse::<usize>().unwrap() > CONNECTIONS_MAX, "{displaced}");
     drop(crowd);

@@ -103,9 +103,12 @@ impl Browser {
     /// A screenshot for people, if they want one.
     fn picture(&self, url: &str, name: &str) {
         if let Some(folder) = std::env::var_os("WEIR_SCREENSHOTS") {
-            let path = PathBuf::from(folder).join(name);
-            let screenshot = format!("--screenshot={}", path.display());
-            self.run(url, &[&screenshot, "--window-size=1280,1700", "--hide-scrollbars"]);
+            for (size, prefix) in [("1280,1900", ""), ("400,3200", "narrow-")] {
+                let path = PathBuf::from(&folder).join(format!("{prefix}{name}"));
+                let screenshot = format!("--screenshot={}", path.display());
+                let size = format!("--window-size={size}");
+                self.run(url, &[&screenshot, &size, "--hide-scrollbars"]);
+            }
         }
     }
 }
@@ -143,6 +146,8 @@ fn fill(network: &FourRouters) -> Value {
         if rate_bps > 0 {
             reported["faces"][0]["rate_bps"] = json!(rate_bps);
         }
+        let store_use = json!({"hits": 75, "misses": 25, "memory_bytes": 33_000_000});
+        reported["store_use"] = store_use;
         if name == "b" {
             // The dashboard must show the router's text unchanged.
             reported["problems"] = json!([{
@@ -206,11 +211,21 @@ fn dashboard_shows_network_and_files() {
     }
     // Warnings come first, and their text is not interpreted as HTML.
     let warnings = inside(&document, "warnings", "ul");
-    assert!(warnings.contains("Router b, faces of configuration 7: no face to"), "{warnings}");
+    assert!(warnings.contains("Router b could not set up its faces: no face to"), "{warnings}");
     assert!(!document.contains("<img"), "{warnings}");
     assert!(document.find("id=\"warnings\"") < document.find("id=\"network\""));
     assert!(!document.contains("id=\"attention\" role=\"alert\" hidden"));
-    assert_eq!(count(inside(&document, "routers", "tbody"), "<tr"), 4);
+    let routers = inside(&document, "routers", "tbody");
+    assert_eq!(count(routers, "<tr"), 4, "{routers}");
+    // Use of stores: half of the memory, and three quarters of the requests were answered.
+    assert!(routers.contains("31.5 MiB of 62.9 MiB"), "{routers}");
+    assert!(routers.contains("width=\"50.0\"") && routers.contains(">75 %</td>"), "{routers}");
+    assert!(routers.contains(">not set up completely</td>"), "{routers}");
+    assert!(inside(&document, "file-pages", "span").contains("1 to 1 of 1"), "{document}");
+    // Generations and numbers of plans are for programs.
+    let plan = network.operator.get("/v1/plans").json()[0]["number"].to_string();
+    assert!(!events.contains(&format!("{plan} for")), "{plan}: {events}");
+    assert!(!files.contains("plan ") && !warnings.contains("configuration 7"), "{document}");
     let own = network.operator.token.as_str();
     assert!(!document.contains(own), "the token is not shown");
 }
@@ -279,9 +294,27 @@ fn dashboard_shows_lost_routers() {
     assert!(warnings.starts_with("<li>Router a is lost: its last report was "), "{warnings}");
     assert_eq!(count(warnings, " is lost: "), 4, "{warnings}");
     assert_eq!(count(inside(&document, "routers", "tbody"), "class=\"gone\""), 4, "{document}");
-    assert_eq!(count(inside(&document, "network", "svg"), "<circle"), 0, "{document}");
+    // Lost routers stay on the map.
+    let drawing = inside(&document, "network", "svg");
+    assert_eq!(count(drawing, "class=\"lost\"><title>"), 4, "{drawing}");
     assert!(inside(&document, "events", "tbody").contains("class=\"ill\""), "{document}");
     browser.picture(&page(&network.operator), "gone.png");
+}
+
+#[test]
+fn state_finds_and_pages_divided_files() {
+    let controller = patient();
+    let network = FourRouters::join(&controller);
+    fill(&network);
+    let state = |query: &str| network.operator.get(&format!("/v1/state?{query}")).json();
+    assert_eq!(state("")["found_count"], 1);
+    assert_eq!(state("find=file")["transfers"].as_array().unwrap().len(), 1);
+    let other = state("find=%2Fother&page=0");
+    assert_eq!((&other["found_count"], &other["plans_count"]), (&json!(0), &json!(1)));
+    let next = state("page=1");
+    assert_eq!((&next["found_count"], &next["transfers"]), (&json!(1), &json!([])));
+    assert_eq!(network.operator.get("/v1/state?pages=1").status, 400);
+    eventually(|| state("")["history"][0]["at_ms"].as_u64().is_some(), "a sample of the history");
 }
 
 #[test]

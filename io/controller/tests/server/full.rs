@@ -84,7 +84,7 @@ fn skips_records_the_database_refuses() {
         (&0.into(), &0.into())
     );
     let metrics = network.operator.get("/metrics").text;
-    assert!(metrics.contains("weir_controller_journal_refused_records 1"), "{metrics}");
+    assert!(metrics.contains("weir_controller_journal_refused_records_total 1"), "{metrics}");
     // The plan is in force nevertheless, and other plans are written.
     let kept = network.router("c").configuration("c", 0, 0).text;
     assert!(kept.contains(POISON), "{kept}");

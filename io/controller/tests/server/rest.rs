@@ -197,7 +197,7 @@ fn refuses_and_reports_duplicate_names() {
     let lines = || network.operator.get("/v1/events").text;
     eventually(|| lines().contains("two of one name"), "a report of the problem");
     let metrics = network.operator.get("/metrics").text;
-    let counted = "weir_controller_beyond_bounds{bound=\"name\"} 1";
+    let counted = "weir_controller_over_limit_total{limit=\"name\"} 1";
     assert!(metrics.contains(counted), "{metrics}");
 }
 

@@ -4,7 +4,6 @@ use std::sync::{Mutex, PoisonError};
 
 use http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -34,22 +33,30 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new() -> Self {
-        let mut registry = Registry::with_prefix("weir_gateway_front");
-        let all = &mut registry;
-        let heads = "Heads of responses by where they came from: memory, network or origin";
+        let mut registry = weir_metrics::new_registry();
+        let all = registry.sub_registry_with_prefix("weir_gateway");
+        let heads = "Heads of responses, by where they came from: memory, network or origin";
         Self {
-            responses: add(all, "responses", "Responses by status"),
+            responses: add(all, "responses", "HTTP responses, by status"),
             heads: add(all, "heads", heads),
-            bytes: add(all, "body_bytes", "Bytes of bodies sent"),
-            broken: add(all, "broken", "Responses reset before their end"),
-            refused: add(all, "refused_connections", "Connections closed at a limit"),
-            connections: add(all, "connections", "Open connections"),
+            bytes: add(all, "sent_body_bytes", "Bytes of response bodies sent"),
+            broken: add(
+                all,
+                "broken_responses",
+                "Responses that ended before their body was complete",
+            ),
+            refused: add(
+                all,
+                "refused_connections",
+                "Connections closed because there were too many",
+            ),
+            connections: add(all, "connections", "Open connections of HTTP clients"),
             memory: add(
                 all,
                 "memory_bytes",
-                "Pieces in memory, and room for what is received ahead",
+                "Memory of parts of bodies, including space for those that are received ahead",
             ),
-            names: add(all, "names", "Names whose heads are known"),
+            names: add(all, "known_names", "Names whose response heads are in memory"),
             registry: Mutex::new(registry),
         }
     }
@@ -71,10 +78,7 @@ impl Metrics {
     pub(super) fn text(&self, memory_bytes: u64, names: usize) -> String {
         self.memory.set(memory_bytes as i64);
         self.names.set(names as i64);
-        let mut text = String::new();
-        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
-        encode(&mut text, &registry).expect("a string has no limit");
-        text
+        weir_metrics::encode(&self.registry.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -83,4 +87,19 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reference_lists_the_gateways_metrics() {
+        let metrics = Metrics::new();
+        metrics.on_response(StatusCode::OK, 7, false);
+        metrics.on_head("memory");
+        let text = metrics.text(5, 2);
+        assert!(text.contains("weir_gateway_sent_body_bytes_total 7"), "{text}");
+        weir_metrics::reference::check("gateway", &text, &["process_", "weir_build_info"]);
+    }
 }

@@ -24,6 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use weir_base::Exposition;
 use weir_http::WriteTimeout;
 
 use super::body::{Body, full};
@@ -286,9 +287,11 @@ async fn serve_status_connection(stream: TcpStream, address: SocketAddr, shared:
         let response = match request.uri().path() {
             "/metrics" => {
                 let text = shared.metrics.text(shared.pieces.bytes(), shared.heads.known());
-                let mut response = Response::new(full(text));
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                let kind = HeaderValue::from_static(kind);
+                let accept = request.headers().get(header::ACCEPT);
+                let accept = accept.and_then(|value| value.to_str().ok());
+                let form = Exposition::wanted(accept.unwrap_or_default());
+                let mut response = Response::new(full(form.of(text)));
+                let kind = HeaderValue::from_static(form.content_type());
                 response.headers_mut().insert(header::CONTENT_TYPE, kind);
                 response
             }

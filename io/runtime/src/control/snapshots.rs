@@ -120,13 +120,15 @@ impl Job {
         self.sum.add_worker(&part.worker);
         self.sum.add_udp(&part.udp);
         self.sum.add_link_drops(part.removed_face_drops);
+        self.sum.add_removed_faces(&part.removed_faces);
         for face in &part.faces {
             self.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
             self.shared_faces += u64::from(face.is_shared);
             // A face that the control thread does not know yet appears in the next snapshot.
             if let Some(record) = faces.find(face.id) {
-                let (uri, local) = (record.remote.to_string(), record.local_uri(face.is_shared));
-                self.sum.faces.push(FaceSnapshot::new(face, uri, local, record.is_up));
+                let local = record.local_uri(face.is_shared);
+                let face = FaceSnapshot::new(face, &record.remote, local, record.is_up);
+                self.sum.faces.push(face);
             }
         }
     }

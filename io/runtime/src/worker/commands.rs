@@ -4,6 +4,7 @@ use weir_base::{FaceId, Instant};
 use weir_face::UdpCounters;
 use weir_forward::{Command, Input};
 use weir_link::Link;
+use weir_manage::FacePersistency;
 
 use super::Worker;
 use crate::face::{Face, FaceSocket};
@@ -34,6 +35,10 @@ impl Worker {
                 }
             }
             ToWorker::UpdateFace { id, link, persistency } => {
+                let table = self.faces.table();
+                if let Some(face) = table.slot_of(id).and_then(|slot| table.get(slot)) {
+                    self.stats.note_persistency(face, persistency);
+                }
                 self.faces.update(id, link, persistency);
             }
             ToWorker::Evict(class) => {
@@ -161,6 +166,8 @@ impl Worker {
             queue_bytes: face.link.queue_bytes(),
             down_drops: face.down_drops,
             thread: self.index,
+            transport: face.transport,
+            is_on_demand: face.persistency == FacePersistency::OnDemand,
             is_shared: matches!(&face.socket, FaceSocket::Own(socket) if socket.is_shared()),
             heard_ns_ago: face.link.last_received().map(|at| now.ns_since(at)),
             expires_in_ns: self.sweep.idle_deadline(face).map(|deadline| deadline.ns_since(now)),
@@ -168,6 +175,7 @@ impl Worker {
         WorkerSnapshot {
             router: self.shard.stats(),
             faces: faces.collect(),
+            removed_faces: self.stats.removed_faces(),
             removed_face_drops: self.stats.removed_face_drops(),
             worker,
             udp: self.udp_counters(),

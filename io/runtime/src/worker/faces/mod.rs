@@ -35,6 +35,7 @@ use crate::face::{Face, FaceSocket};
 use crate::memory::MemoryShares;
 use crate::message::{CloseReason, NewSocket, PeerLinks, PortId, face_attributes, set_face_number};
 use crate::rate_limited_log::RateLimitedLog;
+use crate::snapshot::metric_transport;
 
 /// The faces of one thread and their sockets.
 pub(super) struct Faces {
@@ -62,6 +63,18 @@ pub(super) enum ClosedFace {
     /// The face is permanent and waits for a new socket.
     Down(FaceId),
     Removed(Box<Face>),
+}
+
+fn transport_of(socket: &NewSocket) -> &'static str {
+    match socket {
+        NewSocket::Own(socket) => metric_transport(&socket.remote_uri()),
+        NewSocket::Peer { path, .. } => udp_transport(*path),
+    }
+}
+
+/// The transport of a peer of a shared port. hICN packets over UDP count as UDP.
+fn udp_transport(path: UdpPath) -> &'static str {
+    if path.remote.ip().to_canonical().is_ipv4() { "udp4" } else { "udp6" }
 }
 
 impl Faces {
@@ -182,6 +195,7 @@ impl Faces {
         let socket = FaceSocket::Peer { port, path };
         let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
         face.peer = Some(path.remote.ip());
+        face.transport = udp_transport(path);
         let slot = self.table.insert(face);
         self.ports.add_peer(port, path, slot);
         slot
@@ -200,7 +214,7 @@ impl Faces {
         socket: NewSocket,
     ) -> Result<Option<u32>, CloseReason> {
         self.leave_port(slot);
-        let peer = socket.peer();
+        let (peer, transport) = (socket.peer(), transport_of(&socket));
         let mut replaced = None;
         let socket = match socket {
             NewSocket::Own(mut socket) => {
@@ -225,6 +239,7 @@ impl Faces {
         if let Some(face) = self.table.at(slot) {
             face.socket = socket;
             face.peer = peer;
+            face.transport = transport;
             (face.awaits_writable, face.is_socket_full) = (false, false);
             if matches!(face.socket, FaceSocket::Own(_)) {
                 // Data that arrived before the registration raises no event on some systems.

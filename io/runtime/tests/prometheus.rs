@@ -1,0 +1,145 @@
+//! Scrapes of a running router: their cost with 1,000 faces, and Debian's Prometheus with the
+//! alerts of `docs/monitoring`.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_io_fixture::{TEST_TIMEOUT, TestRouter};
+use weir_runtime::{RemovedKind, StaticFace};
+
+/// The body of the answer to a GET.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut http = TcpStream::connect(address).unwrap();
+    http.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    write!(http, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains(" 200 "), "{path}: {answer}");
+    body.to_owned()
+}
+
+fn series_count(text: &str) -> usize {
+    text.lines().filter(|line| !line.starts_with('#')).count()
+}
+
+#[test]
+fn scrape_of_1000_faces_is_small_and_fast() {
+    let router = TestRouter::start_with(|config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+        config.static_faces.extend((0..1000_u16).map(|index| StaticFace {
+            uri: format!("udp4://127.0.0.1:{}", 20_000 + index),
+            ..StaticFace::default()
+        }));
+    });
+    router.wait_until("all faces", |snapshot| snapshot.faces.len() >= 1000);
+    let address = router.handle().metrics_address().unwrap();
+    let before = get(address, "/metrics");
+    // Applications that come and go add no series, apart from the first one of a transport.
+    drop(router.unix());
+    router.wait_until("the first closes", |snapshot| {
+        snapshot.removed_faces.iter().any(|removed| removed.kind == RemovedKind::OnDemand)
+    });
+    let with_one = series_count(&get(address, "/metrics"));
+    let applications: Vec<_> = (0..20).map(|_| router.unix()).collect();
+    router.wait_until("applications", |snapshot| {
+        snapshot.faces.iter().filter(|face| face.is_on_demand).count() >= 20
+    });
+    assert_eq!(series_count(&get(address, "/metrics")), with_one);
+    drop(applications);
+    assert!((12_000..20_000).contains(&series_count(&before)), "{}", series_count(&before));
+    // The fastest of ten, since other tests run at the same time.
+    let scrapes = (0..10).map(|_| {
+        let begin = Instant::now();
+        let _ = get(address, "/metrics");
+        begin.elapsed()
+    });
+    let took = scrapes.min().unwrap();
+    eprintln!("{} series, {} bytes in {took:?}", series_count(&before), before.len());
+    assert!(took < Duration::from_millis(250), "{took:?}");
+    router.stop();
+}
+
+/// Ends the process when the test ends.
+struct Prometheus(Child);
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Prometheus {
+    /// Starts Debian's Prometheus. `None` if it is not installed.
+    fn start(folder: &Path, listen: SocketAddr, router: SocketAddr) -> Option<Self> {
+        let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring");
+        let rules = rules.join("weir.rules.yml");
+        let config = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\n\
+             rule_files: [\"{}\"]\n\
+             scrape_configs:\n\
+             - job_name: weir-router\n  static_configs: [{{targets: [\"{router}\"]}}]\n",
+            rules.display()
+        );
+        let path = folder.join("prometheus.yml");
+        fs::write(&path, config).unwrap();
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", path.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--web.listen-address={listen}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log")).unwrap())
+            .spawn();
+        process.ok().map(Self)
+    }
+}
+
+/// Waits until the answer to a GET contains a text.
+fn wait_for(address: SocketAddr, path: &str, text: &str) {
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    loop {
+        let is_listening = TcpStream::connect(address).is_ok();
+        let answer = if is_listening { get(address, path) } else { "not started".to_owned() };
+        if answer.contains(text) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{path} has no {text}: {answer}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn prometheus_scrapes_and_evaluates_alerts() {
+    let router = TestRouter::start_with(|config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let target = router.handle().metrics_address().unwrap();
+    let listen = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let Some(prometheus) = Prometheus::start(folder.path(), listen, target) else {
+        let words = "no program `prometheus` (Debian's package of that name): scrapes are NOT \
+                     tested\n";
+        let _ = std::io::stderr().write_all(words.as_bytes());
+        return;
+    };
+    let query = |expression: &str| format!("/api/v1/query?query={expression}");
+    let value = |value: &str| format!("\"{value}\"]}}]");
+    wait_for(listen, &query("up"), &value("1"));
+    wait_for(listen, &query("sum(weir_faces)"), "\"result\":[{");
+    wait_for(listen, &query("weir_served_bytes_total"), "\"source\":\"next-hop\"");
+    wait_for(listen, &query("process_resident_memory_bytes>1e6"), "\"weir-router\"");
+    // Every alert can be evaluated on what this router exports.
+    wait_for(listen, "/api/v1/rules", "\"name\":\"WeirDrops\"");
+    wait_for(listen, "/api/v1/rules", "\"health\":\"ok\"");
+    let rules = get(listen, "/api/v1/rules");
+    assert!(!rules.contains("\"health\":\"err\""), "{rules}");
+    router.stop();
+    wait_for(listen, "/api/v1/alerts", "WeirDown");
+    drop(prometheus);
+}
