@@ -1,6 +1,8 @@
 //! Commands about the contents of the store, and their answers.
 
-use weir_store::{HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, Rules, RulesError};
+use weir_store::{
+    HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, ObjectsPage, Rules, RulesError,
+};
 use weir_wire::Name;
 
 /// Queries about the contents of a shard's store, and rules for them. Each shard stores some ranges
@@ -26,6 +28,17 @@ pub enum StoreCommand {
         transaction: u64,
         /// The object's name, without the segment number.
         object: Name,
+    },
+    /// Lists objects below a prefix with their shares and uses, see
+    /// [`Store::objects`](weir_store::Store::objects). Answered by [`StoreEvent::Objects`].
+    ListObjects {
+        /// Repeated in the answer.
+        transaction: u64,
+        prefix: Name,
+        /// Where the list continues.
+        from: HoldingsCursor,
+        /// Maximum number of nodes or objects to visit.
+        visits_max: u32,
     },
     /// Takes the changes since the last query, see
     /// [`Store::take_changes`](weir_store::Store::take_changes). Answered by
@@ -56,6 +69,11 @@ pub enum StoreEvent {
         transaction: u64,
         /// `None` without an index.
         page: Option<HoldingsPage>,
+    },
+    Objects {
+        /// The command's.
+        transaction: u64,
+        page: ObjectsPage,
     },
     Changed {
         /// The command's.

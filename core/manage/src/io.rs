@@ -83,6 +83,8 @@ pub enum ManagerInput {
         /// Whether more segments may be stored.
         is_partial: bool,
     },
+    /// Answers [`Action::ListObjects`].
+    Objects { txn: u64, list: ObjectList },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
@@ -224,6 +226,8 @@ pub enum Action {
         /// The name of the segments without the segment number.
         object: Name,
     },
+    /// List the objects in the store; answer with [`ManagerInput::Objects`].
+    ListObjects { txn: u64, query: ObjectQuery },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

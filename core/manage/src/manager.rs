@@ -208,6 +208,11 @@ impl Manager {
                     }
                 }
             }
+            ManagerInput::Objects { txn, list } => {
+                if let Some(Pending { target, .. }) = self.end_transaction(txn) {
+                    self.publish(&target, &list.encode(at.now), at, out);
+                }
+            }
             ManagerInput::Channels(channels) => self.channels = channels,
             ManagerInput::AddRoute { prefix, route } => self.register_trusted(&prefix, route, out),
             ManagerInput::SetStrategy { prefix, strategy } => {
@@ -763,6 +768,13 @@ impl Manager {
                 Some(object) => Dataset::Task(Task::Holdings { object }),
                 None => Dataset::Malformed("Malformed object name"),
             },
+            (b"cs", b"list") => {
+                let last = request.interest.name.last();
+                match last.and_then(|last| ObjectQuery::decode(last.value)) {
+                    Some(query) => Dataset::Task(Task::Objects(query)),
+                    None => Dataset::Malformed("Malformed query"),
+                }
+            }
             (b"status", b"general") => Dataset::Task(Task::General),
             (b"fib", b"list") => items(self.routing.fib.items()),
             (b"rib", b"list") => items(self.routing.rib_items(request.at.now)),

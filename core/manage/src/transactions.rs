@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
+use weir_store::ObjectQuery;
 use weir_wire::Name;
 
 use crate::io::{Action, FaceChanges, FaceRequest, SnapshotKind};
@@ -23,6 +24,7 @@ pub(crate) enum Task {
     Store,
     General,
     Holdings { object: Name },
+    Objects(ObjectQuery),
 }
 
 impl Task {
@@ -36,6 +38,7 @@ impl Task {
             Self::Store => snapshot(SnapshotKind::Store),
             Self::General => snapshot(SnapshotKind::General),
             Self::Holdings { object } => Action::ListHoldings { txn, object },
+            Self::Objects(query) => Action::ListObjects { txn, query },
         }
     }
 }

@@ -553,6 +553,16 @@ impl Client {
         HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
     }
 
+    /// The objects in the store of a router on this machine. Their times count from `now`.
+    pub fn objects(
+        &mut self,
+        query: &ObjectQuery,
+        now: Instant,
+    ) -> Result<ObjectList, CommandError> {
+        let content = self.dataset_at(query.dataset_name(Scope::Localhost.prefix()))?;
+        ObjectList::decode(&content, now).map_err(|_| CommandError::Malformed)
+    }
+
     /// A status dataset as the router sends it, with all its segments joined.
     pub fn dataset_content(&mut self, dataset: &str) -> Result<Vec<u8>, CommandError> {
         let mut name = Scope::Localhost.prefix();
