@@ -53,6 +53,13 @@ pub enum StoreCommand {
     RestartChanges,
     /// Stops the tracking of changes.
     StopChanges,
+    /// Marks Data in memory to be evicted first, see
+    /// [`Store::evict_first`](weir_store::Store::evict_first). Answered by [`StoreEvent::Marked`].
+    EvictFirst {
+        /// Repeated in the answer.
+        transaction: u64,
+        prefix: Name,
+    },
     /// Applies rules to this shard. Answered by [`StoreEvent::RulesSet`].
     SetRules {
         /// Repeated in the answer.
@@ -74,6 +81,11 @@ pub enum StoreEvent {
         /// The command's.
         transaction: u64,
         page: ObjectsPage,
+    },
+    Marked {
+        /// The command's.
+        transaction: u64,
+        packets: u64,
     },
     Changed {
         /// The command's.

@@ -6,6 +6,7 @@ use weir_base::{FaceId, Packet};
 use weir_store::Holding;
 use weir_wire::Name;
 
+use crate::contents::{ContentsAnswer, ContentsTask};
 use crate::numbers::{FaceEventKind, FacePersistency};
 use crate::rib::Route;
 use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
@@ -83,8 +84,8 @@ pub enum ManagerInput {
         /// Whether more segments may be stored.
         is_partial: bool,
     },
-    /// Answers [`Action::ListObjects`].
-    Objects { txn: u64, list: ObjectList },
+    /// Answers [`Action::Contents`].
+    Contents { txn: u64, answer: ContentsAnswer },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
@@ -226,8 +227,8 @@ pub enum Action {
         /// The name of the segments without the segment number.
         object: Name,
     },
-    /// List the objects in the store; answer with [`ManagerInput::Objects`].
-    ListObjects { txn: u64, query: ObjectQuery },
+    /// List or change what the store holds; answer with [`ManagerInput::Contents`].
+    Contents { txn: u64, task: ContentsTask },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

@@ -3,9 +3,9 @@
 use alloc::collections::BTreeMap;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
-use weir_store::ObjectQuery;
 use weir_wire::Name;
 
+use crate::contents::ContentsTask;
 use crate::io::{Action, FaceChanges, FaceRequest, SnapshotKind};
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::ReplyTarget;
@@ -24,7 +24,7 @@ pub(crate) enum Task {
     Store,
     General,
     Holdings { object: Name },
-    Objects(ObjectQuery),
+    Contents(ContentsTask),
 }
 
 impl Task {
@@ -38,7 +38,7 @@ impl Task {
             Self::Store => snapshot(SnapshotKind::Store),
             Self::General => snapshot(SnapshotKind::General),
             Self::Holdings { object } => Action::ListHoldings { txn, object },
-            Self::Objects(query) => Action::ListObjects { txn, query },
+            Self::Contents(task) => Action::Contents { txn, task },
         }
     }
 }

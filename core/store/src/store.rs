@@ -645,6 +645,16 @@ impl Store {
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
+    /// Marks the Data in memory at or below `prefix` to be evicted before all other Data, and not to
+    /// be written to disks. Until then it answers Interests. Data that rules keep stays. Returns how
+    /// many packets were newly marked.
+    ///
+    /// Records on disks stay until their region is reused, since a log has no other order. The call
+    /// visits each entry below the prefix.
+    pub fn evict_first(&mut self, prefix: NameView<'_>, prefix_hash: u64) -> u64 {
+        self.eviction.evict_first(&mut self.memory, prefix, prefix_hash)
+    }
+
     /// Removes a copy that was found to be forged: the Data of exactly this name, if its implicit
     /// digest is `digest`. Returns the source of the copy. Data that is only on a disk stays, since
     /// its digest is not known.

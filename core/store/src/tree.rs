@@ -36,7 +36,7 @@ pub(crate) struct Node {
     /// The time of the last answer, in ticks of 2^[`TICK_BITS`] ns.
     last_hit_ticks: u32,
     /// Always 1. An `Option<Node>` stores its tag in the other values.
-    is_node: NonZeroU8,
+    _tag: NonZeroU8,
 }
 
 const _: () = assert!(size_of::<Option<Node>>() == 64);
@@ -382,7 +382,7 @@ impl Node {
             hits: 0,
             served_bytes: 0,
             last_hit_ticks: 0,
-            is_node: NonZeroU8::MIN,
+            _tag: NonZeroU8::MIN,
         }
     }
 }

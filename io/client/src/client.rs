@@ -14,7 +14,7 @@ use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
     ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
-use weir_store::HoldingsStatus;
+use weir_store::{HoldingsStatus, ObjectList, ObjectQuery};
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 

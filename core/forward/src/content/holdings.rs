@@ -43,6 +43,11 @@ impl Content {
                 let page = self.store.objects(prefix.as_view(), from, visits_max);
                 Some(StoreEvent::Objects { transaction, page })
             }
+            StoreCommand::EvictFirst { transaction, prefix } => {
+                let hash = key.hash(prefix.value());
+                let packets = self.store.evict_first(prefix.as_view(), hash);
+                Some(StoreEvent::Marked { transaction, packets })
+            }
             StoreCommand::TakeChanges { transaction, blocks_max } => {
                 let changes = self.store.take_changes(blocks_max);
                 self.resume_building(now);

@@ -104,11 +104,8 @@ mod tests {
 
     #[test]
     fn query_survives_the_dataset_name() {
-        let query = ObjectQuery {
-            prefix: "/a/b".parse().unwrap(),
-            order: ObjectOrder::LastUse,
-            limit: 7,
-        };
+        let query =
+            ObjectQuery { prefix: "/a/b".parse().unwrap(), order: ObjectOrder::LastUse, limit: 7 };
         let name = query.dataset_name("/localhost/nfd".parse().unwrap());
         let component = name.as_view().last().unwrap();
         assert_eq!(ObjectQuery::decode(component.value), Some(query));

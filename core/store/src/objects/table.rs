@@ -29,13 +29,7 @@ pub struct ObjectTable {
 impl ObjectTable {
     /// An empty table for the answer to `query`, which takes at most `bytes_max` bytes.
     pub fn new(query: ObjectQuery, bytes_max: u64) -> Self {
-        Self {
-            query,
-            objects: BTreeMap::new(),
-            bytes: 0,
-            bytes_max,
-            list: ObjectList::default(),
-        }
+        Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list: ObjectList::default() }
     }
 
     pub fn query(&self) -> &ObjectQuery {

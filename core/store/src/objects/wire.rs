@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS};
-use weir_wire::{DecodeError, NameView, tlv};
+use weir_wire::{DecodeError, Name, NameView, tlv};
 
 use super::{ObjectUses, StoredObject, TierShare};
 
@@ -22,6 +22,8 @@ const SEGMENTS: u32 = 0xf5d8;
 const HITS: u32 = 0xf5da;
 const SERVED_BYTES: u32 = 0xf5dc;
 const MS_SINCE_USE: u32 = 0xf5de;
+const PIN: u32 = 0xf5e0;
+const PIN_BYTES: u32 = 0xf5e2;
 
 /// The objects that a router holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct ObjectList {
     pub dropped: u64,
     /// Objects on disks whose names are not known.
     pub unnamed: u64,
+    /// The prefixes that operators have pinned, with their limits in bytes.
+    pub pins: Vec<(Name, u64)>,
     /// Whether the router may hold more than is listed, in addition to what the limit cut off.
     pub is_partial: bool,
 }
@@ -68,6 +72,12 @@ impl ObjectList {
             if self.is_partial {
                 inner.tlv(PARTIAL, &[]);
             }
+            for (prefix, bytes_max) in &self.pins {
+                inner.nested(PIN, |inner| {
+                    inner.tlv(NAME, prefix.as_view().value());
+                    inner.nni(PIN_BYTES, *bytes_max);
+                });
+            }
             for object in &self.objects {
                 inner.nested(OBJECT, |inner| write_object(inner, object, now));
             }
@@ -94,6 +104,7 @@ impl ObjectList {
                 DROPPED => list.dropped = number()?,
                 UNNAMED => list.unnamed = number()?,
                 PARTIAL => list.is_partial = true,
+                PIN => list.pins.push(read_pin(element.value)?),
                 OBJECT => list.objects.push(read_object(element.value, now)?),
                 other if tlv::is_critical(other) => return Err(ObjectListError::Critical(other)),
                 _ => {}
@@ -125,6 +136,20 @@ fn write_object(writer: &mut tlv::Writer, object: &StoredObject, now: Instant) {
     if last_use > Instant::ZERO {
         writer.nni(MS_SINCE_USE, now.ns_since(last_use) / NS_PER_MS);
     }
+}
+
+fn read_pin(value: &[u8]) -> Result<(Name, u64), ObjectListError> {
+    let mut pin = (Name::default(), 0);
+    for element in tlv::Reader::new(value) {
+        let element = element?;
+        match element.typ {
+            NAME => pin.0 = NameView::decode(element.wire)?.to_name(),
+            PIN_BYTES => pin.1 = tlv::decode_nni(PIN_BYTES, element.value)?,
+            other if tlv::is_critical(other) => return Err(ObjectListError::Critical(other)),
+            _ => {}
+        }
+    }
+    Ok(pin)
 }
 
 fn read_object(value: &[u8], now: Instant) -> Result<StoredObject, ObjectListError> {
@@ -180,6 +205,7 @@ mod tests {
             disk: share(0),
             dropped: 2,
             unnamed: 1,
+            pins: alloc::vec![("/p".parse().unwrap(), 1 << 30)],
             is_partial: true,
         };
         let wire = list.encode(now);

@@ -15,7 +15,8 @@ impl Store {
     /// the prefix tree, or objects on disks. First come the objects in memory, then those on disks.
     ///
     /// Memory needs no index: the nodes of the prefix tree have the counters. For disks,
-    /// [`Store::track_holdings`] must have started the index; without it the list is partial.
+    /// [`Store::track_holdings`] must have started the index; without it the list is partial. While
+    /// the index is being built, the same cursor is returned again.
     pub fn objects(
         &self,
         prefix: NameView<'_>,
@@ -47,7 +48,12 @@ impl Store {
         visits_max: u32,
         page: &mut ObjectsPage,
     ) {
-        page.is_partial = self.is_recovering() || self.has_holdings_to_build();
+        if self.has_holdings_to_build() {
+            // The caller asks again later.
+            page.next = Some(from);
+            return;
+        }
+        page.is_partial = self.is_recovering();
         let Some(holdings) = self.disk_holdings() else {
             page.is_partial = true;
             return;

@@ -359,6 +359,10 @@ impl Control {
                 let answer = self.contents.list_holdings(now, txn, object);
                 self.management.extend(answer);
             }
+            Action::Contents { txn, task } => {
+                let answer = self.contents.run_task(now, txn, task);
+                self.management.extend(answer);
+            }
             Action::Snapshot { txn, kind } => {
                 self.start_snapshot(SnapshotRequester::Manager { txn, kind });
             }

@@ -77,6 +77,7 @@ fn eviction_of_some_segments_keeps_hits() {
     assert!(objects[0].memory.packets < 1000);
     assert_eq!((objects[0].uses.hits, objects[0].segments), (1, Some(1000)));
     // The object leaves memory, and the store has no disks.
-    (0..1000).for_each(|at| drop(fixture.put_wire(&wire(&name(&format!("/c/{at}")), 0, &[0; 100]))));
+    (0..1000)
+        .for_each(|at| drop(fixture.put_wire(&wire(&name(&format!("/c/{at}")), 0, &[0; 100]))));
     assert_eq!(list(&fixture.store, "/a"), []);
 }

@@ -181,7 +181,7 @@ impl Control {
             management,
             snapshots: Snapshots::new(workers.clone(), sender, shared_memory),
             erasures: Erasures::new(workers.clone()),
-            contents: Contents::new(workers.clone(), store_bytes),
+            contents: Contents::new(workers.clone(), store_bytes, disks.is_some()),
             store: Store::new(workers.clone(), config.store, memory),
             disks,
             workers,
