@@ -22,6 +22,10 @@ pub(crate) struct ManagementArgs {
 }
 
 impl ManagementArgs {
+    pub(crate) fn router(&self) -> &RouterArgs {
+        &self.router
+    }
+
     pub(crate) fn connect(&self) -> anyhow::Result<ManagementClient> {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),

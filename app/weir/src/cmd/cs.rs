@@ -1,5 +1,6 @@
 //! `weir cs`.
 
+mod fetch;
 mod list;
 mod pin;
 
@@ -67,6 +68,15 @@ enum CsCommand {
                       --json"
     )]
     List(list::Args),
+    /// Fetch an object into the store, and write nothing here
+    ///
+    /// Verifies each segment like `weir get`, then asks the router how much of the object it holds.
+    /// Of a directory, fetches all entries. If the router does not hold everything, says so and
+    /// returns exit code 1.
+    #[command(
+        after_help = "Examples:\n  weir cs fetch /demo/services\n  weir cs fetch /data/run7 --json"
+    )]
+    Fetch(Box<fetch::Args>),
     /// Keep the Data under a prefix in memory
     ///
     /// Data that memory holds now, or that arrives later, stays until `weir cs unpin`, up to --size.
@@ -128,6 +138,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     match args.command.unwrap_or(CsCommand::Info) {
         CsCommand::Info => {}
         CsCommand::List(args) => return list::run(args, &mut client, is_json),
+        CsCommand::Fetch(fetch) => return fetch::run(*fetch, &mut client, &args.router),
         CsCommand::Pin(args) => return pin::pin(args, &mut client, is_json),
         CsCommand::Unpin(args) => return pin::unpin(args, &mut client, is_json),
         CsCommand::Holdings { name } => {

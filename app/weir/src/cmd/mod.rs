@@ -17,10 +17,12 @@ pub(crate) mod link;
 pub(crate) mod model;
 #[cfg(not(feature = "lab"))]
 pub(crate) mod no_lab;
+pub(crate) mod ls;
 pub(crate) mod packet;
 pub(crate) mod ping;
 pub(crate) mod put;
 pub(crate) mod route;
 pub(crate) mod router;
+pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod strategy;

@@ -141,23 +141,23 @@ fn list_json(list: &ObjectList) -> Value {
             "name": object.name.to_string(),
             "memory": share_json(object.memory),
             "disk": share_json(object.disk),
-            "packetsHeld": object.packets(),
+            "packets_held": object.packets(),
             "segments": object.segments,
-            "heldPercent": held_percent(object),
+            "held_percent": held_percent(object),
             "hits": object.uses.hits,
-            "servedBytes": object.uses.served_bytes,
-            "lastUseMsAgo": ms_since_use(object),
+            "served_bytes": object.uses.served_bytes,
+            "last_use_ms_ago": ms_since_use(object),
             "pinned": is_pinned(list, object),
         })
     };
-    let pin = |(prefix, bytes_max): &(Name, u64)| json!({ "prefix": prefix.to_string(), "bytesMax": bytes_max });
+    let pin = |(prefix, bytes_max): &(Name, u64)| json!({ "prefix": prefix.to_string(), "bytes_max": bytes_max });
     json!({
         "objects": list.objects.iter().map(object).collect::<Vec<_>>(),
         "total": list.total,
         "memory": share_json(list.memory),
         "disk": share_json(list.disk),
         "pins": list.pins.iter().map(pin).collect::<Vec<_>>(),
-        "leftOut": list.dropped,
+        "left_out": list.dropped,
         "unnamed": list.unnamed,
         "partial": list.is_partial,
     })
@@ -199,7 +199,7 @@ mod tests {
         assert!(text.contains("1 of 9 objects; "), "{text}");
         assert!(text.contains("pinned: /data, up to 1 MiB"), "{text}");
         assert!(!text.contains("partial"), "{text}");
-        assert_eq!(list_json(&list())["objects"][0]["lastUseMsAgo"], 3000);
+        assert_eq!(list_json(&list())["objects"][0]["last_use_ms_ago"], 3000);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn pin(
         format!("cannot pin {}; choose a smaller --size, or unpin others", args.prefix)
     })?;
     if is_json {
-        outln!("{}", json!({ "prefix": args.prefix.to_string(), "bytesMax": bytes_max }))?;
+        outln!("{}", json!({ "prefix": args.prefix.to_string(), "bytes_max": bytes_max }))?;
     } else {
         outln!("pinned {}, up to {}, until the router stops", args.prefix, octets(bytes_max))?;
     }
