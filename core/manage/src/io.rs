@@ -7,6 +7,7 @@ use weir_store::Holding;
 use weir_wire::Name;
 
 use crate::contents::{ContentsAnswer, ContentsTask};
+use crate::controller::ControllerStatus;
 use crate::numbers::{FaceEventKind, FacePersistency};
 use crate::rib::Route;
 use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
@@ -86,6 +87,8 @@ pub enum ManagerInput {
     },
     /// Answers [`Action::Contents`].
     Contents { txn: u64, answer: ContentsAnswer },
+    /// Answers [`Action::ReportController`]. `None` without a controller.
+    Controller { txn: u64, status: Option<ControllerStatus> },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
@@ -229,6 +232,8 @@ pub enum Action {
     },
     /// List or change what the store holds; answer with [`ManagerInput::Contents`].
     Contents { txn: u64, task: ContentsTask },
+    /// Describe the controller; answer with [`ManagerInput::Controller`].
+    ReportController { txn: u64 },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

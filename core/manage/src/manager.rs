@@ -209,6 +209,11 @@ impl Manager {
                     }
                 }
             }
+            ManagerInput::Controller { txn, status } => {
+                if let Some(Pending { target, .. }) = self.end_transaction(txn) {
+                    self.publish(&target, &encode_items(status.into_iter()), at, out);
+                }
+            }
             ManagerInput::Contents { txn, answer } => self.on_contents(at, txn, answer, out),
             ManagerInput::Channels(channels) => self.channels = channels,
             ManagerInput::AddRoute { prefix, route } => self.register_trusted(&prefix, route, out),
@@ -779,6 +784,7 @@ impl Manager {
                 None => Dataset::Malformed("Malformed query"),
             },
             (b"status", b"general") => Dataset::Task(Task::General),
+            (b"status", b"controller") => Dataset::Task(Task::Controller),
             (b"fib", b"list") => items(self.routing.fib.items()),
             (b"rib", b"list") => items(self.routing.rib_items(request.at.now)),
             (b"strategy-choice", b"list") => items(self.strategies.items()),
@@ -802,7 +808,7 @@ impl Manager {
         let Some(Pending { target, task, .. }) = self.end_transaction(txn) else { return };
         match (task, answer) {
             (Task::Contents(ContentsTask::List(_)), ContentsAnswer::List(list)) => {
-                self.publish(&target, &list.encode(at.now), at, out);
+                self.publish(&target, &list.encode(), at, out);
             }
             (Task::Contents(task), answer) => {
                 self.respond(&target, &contents::response(task, answer), out);

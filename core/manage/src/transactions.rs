@@ -25,6 +25,7 @@ pub(crate) enum Task {
     General,
     Holdings { object: Name },
     Contents(ContentsTask),
+    Controller,
 }
 
 impl Task {
@@ -39,6 +40,7 @@ impl Task {
             Self::General => snapshot(SnapshotKind::General),
             Self::Holdings { object } => Action::ListHoldings { txn, object },
             Self::Contents(task) => Action::Contents { txn, task },
+            Self::Controller => Action::ReportController { txn },
         }
     }
 }

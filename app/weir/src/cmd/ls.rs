@@ -8,8 +8,8 @@ use weir_wire::Name;
 
 use crate::table::{Align, Table, count, errln, octets, out, outln, printable};
 use crate::transfer::objects::{
-    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, explain, join_path, kind_of, survey,
-    version_of,
+    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, explain, join_path, kind_of,
+    survey, version_of,
 };
 use crate::transfer::{RouterArgs, Stop, parse_name};
 
@@ -61,7 +61,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     match failed {
         0 => Ok(()),
-        failed => anyhow::bail!("cannot list {} of {}", count(failed, "entry", "entries"), args.name),
+        failed => {
+            anyhow::bail!("cannot list {} of {}", count(failed, "entry", "entries"), args.name)
+        }
     }
 }
 

@@ -13,11 +13,11 @@ pub(crate) mod key;
 pub(crate) mod lab;
 #[cfg(feature = "lab")]
 pub(crate) mod link;
+pub(crate) mod ls;
 #[cfg(feature = "lab")]
 pub(crate) mod model;
 #[cfg(not(feature = "lab"))]
 pub(crate) mod no_lab;
-pub(crate) mod ls;
 pub(crate) mod packet;
 pub(crate) mod ping;
 pub(crate) mod put;

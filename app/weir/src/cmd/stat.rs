@@ -146,7 +146,8 @@ impl<'a> Facts<'a> {
             None => "yes".to_owned(),
             Some(problem) => format!("no: {problem}"),
         };
-        let source = if self.is_stored { Some("a router's store; the producer is down") } else { None };
+        let source =
+            if self.is_stored { Some("a router's store; the producer is down") } else { None };
         let rows = [
             ("name", Some(self.name.to_string())),
             ("versioned", Some(self.metadata.versioned.to_string())),

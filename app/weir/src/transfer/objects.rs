@@ -13,9 +13,7 @@ use weir_socket::{
     DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, MemoryOutput, Notifier,
     Opened, Output, OutputError, PacketReader, Summary, download,
 };
-use weir_transport::{
-    ConsumerConfig, ConsumerError, Delivery, LISTING_KEYWORD, Metadata, Target,
-};
+use weir_transport::{ConsumerConfig, ConsumerError, Delivery, LISTING_KEYWORD, Metadata, Target};
 use weir_wire::{DataView, Name, format_timestamp};
 
 use super::{KeyArgs, RouterArgs, Stop, parse_positive, refuse_ndn_names_over_hicn, trust};
@@ -384,9 +382,8 @@ impl DownloadHost for Walker<'_> {
     ) -> Result<(), DownloadError> {
         let active = self.active.remove(&id).expect("it was under way");
         let (name, is_root) = (active.visit.name.clone(), active.visit.depth == 0);
-        let ended = result.and_then(|summary| {
-            self.on_seen(active, &summary).map_err(DownloadError::Refused)
-        });
+        let ended = result
+            .and_then(|summary| self.on_seen(active, &summary).map_err(DownloadError::Refused));
         match ended {
             Ok(()) => Ok(()),
             Err(_) if self.stop.is_set() => Err(DownloadError::Stopped),

@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use weir_base::Instant;
 use weir_wire::Name;
 
 use super::wire::ObjectList;
@@ -27,9 +28,10 @@ pub struct ObjectTable {
 }
 
 impl ObjectTable {
-    /// An empty table for the answer to `query`, which takes at most `bytes_max` bytes.
-    pub fn new(query: ObjectQuery, bytes_max: u64) -> Self {
-        Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list: ObjectList::default() }
+    /// An empty table for the answer to a query of this time, which takes at most `bytes_max` bytes.
+    pub fn new(now: Instant, query: ObjectQuery, bytes_max: u64) -> Self {
+        let list = ObjectList { listed_at: now, ..ObjectList::default() };
+        Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list }
     }
 
     pub fn query(&self) -> &ObjectQuery {
@@ -121,7 +123,7 @@ mod tests {
 
     fn names(order: ObjectOrder, limit: u64) -> Vec<alloc::string::String> {
         let query = ObjectQuery { order, limit, ..ObjectQuery::default() };
-        let mut table = ObjectTable::new(query, 1 << 20);
+        let mut table = ObjectTable::new(Instant::ZERO, query, 1 << 20);
         table.add(page(alloc::vec![object("/a", 10, 1), object("/b", 30, 1)]));
         table.add(page(alloc::vec![object("/c", 20, 9), object("/a", 40, 0)]));
         let list = table.into_list();
@@ -141,7 +143,7 @@ mod tests {
     #[test]
     fn keeps_the_best_within_its_memory() {
         let query = ObjectQuery { limit: 10, ..ObjectQuery::default() };
-        let mut table = ObjectTable::new(query, 100_000);
+        let mut table = ObjectTable::new(Instant::ZERO, query, 100_000);
         for number in 0..100_000 {
             table.add(page(alloc::vec![object(&format!("/many/{number}"), 1, number)]));
             assert!(table.bytes <= 100_000);

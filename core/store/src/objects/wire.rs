@@ -30,6 +30,8 @@ const PIN_BYTES: u32 = 0xf5e2;
 pub struct ObjectList {
     /// In the requested order, up to the requested number.
     pub objects: Vec<StoredObject>,
+    /// When the list was requested. Ages count back from it.
+    pub listed_at: Instant,
     /// All objects below the prefix.
     pub total: u64,
     /// What the tiers hold below the prefix.
@@ -60,8 +62,9 @@ pub enum ObjectListError {
 }
 
 impl ObjectList {
-    /// Encodes one TLV. Times are encoded as milliseconds before `now`.
-    pub fn encode(&self, now: Instant) -> Vec<u8> {
+    /// Encodes one TLV. Times are encoded as milliseconds before the request.
+    pub fn encode(&self) -> Vec<u8> {
+        let now = self.listed_at;
         let mut writer = tlv::Writer::new();
         writer.nested(LIST, |inner| {
             inner.nni(TOTAL, self.total);
@@ -91,7 +94,7 @@ impl ObjectList {
             (LIST, value) => value,
             (other, _) => return Err(ObjectListError::Type(other)),
         };
-        let mut list = Self::default();
+        let mut list = Self { listed_at: now, ..Self::default() };
         for element in tlv::Reader::new(value) {
             let element = element?;
             let number = || tlv::decode_nni(element.typ, element.value);
@@ -200,6 +203,7 @@ mod tests {
         let unused = StoredObject { name: "/b".parse().unwrap(), ..StoredObject::default() };
         let list = ObjectList {
             objects: alloc::vec![object, unused],
+            listed_at: now,
             total: 40,
             memory: share(300),
             disk: share(0),
@@ -208,7 +212,7 @@ mod tests {
             pins: alloc::vec![("/p".parse().unwrap(), 1 << 30)],
             is_partial: true,
         };
-        let wire = list.encode(now);
+        let wire = list.encode();
         assert_eq!(ObjectList::decode(&wire, now), Ok(list));
         for len in 0..wire.len() {
             assert!(ObjectList::decode(&wire[..len], now).is_err(), "{len} bytes");

@@ -8,9 +8,7 @@ use weir_wire::Name;
 
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{count, errln, octets, outln, printable};
-use crate::transfer::objects::{
-    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, explain, survey,
-};
+use crate::transfer::objects::{DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, explain, survey};
 use crate::transfer::{Stop, byte_bar, parse_name};
 
 /// Objects of a directory whose share in the store is asked for, one request each.
@@ -38,8 +36,7 @@ pub(super) fn run(
     let mut progress = |bytes, name: &Name| show_progress(&bar, bytes, name);
     let found = survey(&mut consumer, &args.read, &args.name, walk, &stop, &mut progress);
     bar.finish_and_clear();
-    let found =
-        found.map_err(|error| error.context(format!("cannot fetch {}", args.name)))?;
+    let found = found.map_err(|error| error.context(format!("cannot fetch {}", args.name)))?;
     let shares = shares(client, &found)?;
     if is_json {
         outln!("{}", report_json(&args.name, &found, &shares))?;

@@ -89,6 +89,8 @@ pub(super) struct Contents {
     /// Generation of the whole router's changes, and number of its last batch.
     generation: u64,
     sequence: u64,
+    /// The time of the present request.
+    now: Instant,
 }
 
 impl Contents {
@@ -106,6 +108,7 @@ impl Contents {
             reported: None,
             generation: 0,
             sequence: 0,
+            now: Instant::ZERO,
         }
     }
 
@@ -126,6 +129,7 @@ impl Contents {
         within: Duration,
         answer: ReplySender,
     ) {
+        self.now = now;
         let deadline = now.plus_ns(within.as_nanos() as u64);
         self.handle_request(question, deadline, Requester::Thread(answer));
     }
@@ -155,6 +159,7 @@ impl Contents {
         txn: u64,
         task: ContentsTask,
     ) -> Option<ManagerInput> {
+        self.now = now;
         let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
         let request = match task {
             ContentsTask::List(query) => ContentsRequest::Objects(query),
@@ -212,7 +217,7 @@ impl Contents {
                 if self.has_disks && self.tracking.is_none() {
                     self.track(Some(HoldingsConfig::default()));
                 }
-                let table = ObjectTable::new(query, table_bytes_max(self.capacity_bytes));
+                let table = ObjectTable::new(self.now, query, table_bytes_max(self.capacity_bytes));
                 let job = ObjectsJob::new(table, self.workers.count());
                 return self.request_objects(Box::new(job), deadline, asked_by);
             }

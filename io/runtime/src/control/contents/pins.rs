@@ -10,10 +10,6 @@ const ALL_SEGMENTS: SegmentRange = SegmentRange { first: 0, last: u64::MAX };
 pub(super) struct Pins(Vec<(Name, u64)>);
 
 impl Pins {
-    pub(super) fn new(pins: Vec<(Name, u64)>) -> Self {
-        Self(pins)
-    }
-
     pub(super) fn list(&self) -> &[(Name, u64)] {
         &self.0
     }

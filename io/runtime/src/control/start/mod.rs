@@ -186,6 +186,7 @@ impl Control {
             disks,
             workers,
             threads,
+            controller: None,
             is_stopping: false,
             failure: None,
         })
