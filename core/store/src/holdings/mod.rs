@@ -30,7 +30,7 @@ pub struct HoldingsConfig {
 }
 
 impl Default for HoldingsConfig {
-    /// 16 MiB: 190,000 blocks of 64 segments, or 70,000 objects of one segment with names of 60
+    /// 16 MiB: 190,000 blocks of 64 segments, or 60,000 objects of one segment with names of 60
     /// bytes.
     fn default() -> Self {
         Self { bytes_max: 16 << 20 }

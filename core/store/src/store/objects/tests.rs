@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Fixture, ms, name, wire};
+use crate::fixture::{Fixture, KEY, ms, name, wire};
 use crate::objects::ObjectUses;
 use crate::{EvictionPolicy, HoldingsConfig, ObjectQuery, ObjectTable};
 use alloc::vec::Vec;
@@ -80,4 +80,36 @@ fn eviction_of_some_segments_keeps_hits() {
     (0..1000)
         .for_each(|at| drop(fixture.put_wire(&wire(&name(&format!("/c/{at}")), 0, &[0; 100]))));
     assert_eq!(list(&fixture.store, "/a"), []);
+}
+
+#[test]
+fn marked_data_is_evicted_first() {
+    let mut fixture = Fixture::new(64 << 10, EvictionPolicy::S3Fifo);
+    (0..100).for_each(|segment| put(&mut fixture, "/kept/v=1", segment, 99));
+    (0..50).for_each(|segment| put(&mut fixture, "/soon/v=1", segment, 49));
+    let held = |fixture: &Fixture, name: &str| {
+        list(&fixture.store, name).iter().map(StoredObject::packets).sum::<u64>()
+    };
+    assert_eq!((held(&fixture, "/kept"), held(&fixture, "/soon")), (100, 50), "all fits");
+    let prefix = name("/soon");
+    let hash = KEY.hash(prefix.value());
+    assert_eq!(fixture.store.evict_first(prefix.as_view(), hash), 50);
+    assert_eq!(fixture.store.evict_first(prefix.as_view(), hash), 0, "marked already");
+    // Nothing is lost while there is room, and hits do not save it.
+    assert!(fixture.ask("/soon/v=1/seg=7", false, false).is_some());
+    assert_eq!(held(&fixture, "/soon"), 50);
+    let mut segment = 0;
+    while held(&fixture, "/soon") > 0 {
+        put(&mut fixture, "/new/v=1", segment, 999);
+        assert_eq!(held(&fixture, "/kept"), 100);
+        segment += 1;
+    }
+    fixture.store.check();
+    // A change of policy and an erasure handle marked data, too.
+    assert_eq!(
+        fixture.store.evict_first(name("/kept").as_view(), KEY.hash(name("/kept").value())),
+        100
+    );
+    fixture.erase("/kept", 10);
+    fixture.store.check();
 }
