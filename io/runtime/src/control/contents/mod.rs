@@ -18,7 +18,7 @@ use weir_wire::Name;
 use self::merge::{merge_changes, merge_pages};
 use self::objects::{ObjectsJob, PAGE_VISITS, table_bytes_max};
 use self::pins::Pins;
-use self::shares::shares;
+use self::shares::{PinnedRules, shares};
 use super::workers::Workers;
 use crate::contents_request::{
     ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender,
@@ -283,7 +283,8 @@ impl Contents {
         asked_by: Requester,
     ) -> Option<ManagerInput> {
         let rules = pins.combine(&plan, self.rules_generation + 1);
-        let mut shares = match self.shares_of(&rules) {
+        let pinned = PinnedRules { rules: &rules, pins: pins.list().len() };
+        let mut shares = match self.shares_of(pinned) {
             Ok(shares) => shares,
             Err(refused) => return send_reply(asked_by, Err(refused.into())),
         };
@@ -471,11 +472,11 @@ impl Contents {
 
     /// Each shard's share of rules. Every reason for which a shard could reject its share is
     /// checked here, before any is sent.
-    fn shares_of(&self, rules: &Rules) -> Result<Vec<Rules>, RulesError> {
+    fn shares_of(&self, pinned: PinnedRules<'_>) -> Result<Vec<Rules>, RulesError> {
         let capacity_bytes = self.capacity_bytes;
-        rules.check(capacity_bytes)?;
+        pinned.rules.check(capacity_bytes)?;
         let shards = self.workers.count();
-        let shares = shares(rules, self.workers.shard_key(), shards, capacity_bytes);
+        let shares = shares(pinned, self.workers.shard_key(), shards, capacity_bytes);
         for share in &shares {
             share.check(capacity_bytes / u64::from(shards))?;
         }
