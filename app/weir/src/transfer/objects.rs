@@ -23,6 +23,8 @@ use crate::transfer::Interrupted;
 const LISTING_BYTES_MAX: u64 = 64 << 20;
 /// Directories that a walk goes down at most.
 pub(crate) const DEPTH_MAX: usize = 64;
+/// Most objects of one command.
+const OBJECTS_MAX: usize = 1_000_000;
 /// Segments of one object that may wait for earlier ones.
 const READER_SEGMENTS_MAX: u32 = 4096;
 
@@ -298,6 +300,9 @@ impl Walker<'_> {
                 self.pending.push_back(Visit { name, path, depth: visit.depth + 1 });
             }
         }
+        if self.seen.len() + self.pending.len() > OBJECTS_MAX {
+            return Err(format!("there are more than {OBJECTS_MAX} entries; name a part of them"));
+        }
         self.seen.push(Seen {
             name: visit.name,
             path: visit.path,
@@ -371,7 +376,12 @@ impl DownloadHost for Walker<'_> {
                 let segment = newest.unwrap_or(0);
                 Box::new(PartOutput { segments: segment..segment.saturating_add(1), first })
             }
-            Part::All => Box::new(PartOutput { segments: 0..u64::MAX, first }),
+            Part::All => {
+                // Of an object that grows, what exists now.
+                let newest = found.metadata.newest_segment();
+                let end = newest.map_or(u64::MAX, |newest| newest.saturating_add(1));
+                Box::new(PartOutput { segments: 0..end, first })
+            }
         })
     }
 

@@ -113,3 +113,31 @@ fn marked_data_is_evicted_first() {
     fixture.erase("/kept", 10);
     fixture.store.check();
 }
+
+/// Prints what the list of 100,000 objects costs. The limit of the issue is 100 ms.
+#[test]
+#[ignore = "measures time"]
+fn list_of_many_objects_is_fast() {
+    const OBJECTS: usize = 100_000;
+    let mut fixture = Fixture::large();
+    for object in 0..OBJECTS {
+        put(&mut fixture, &format!("/data/run{}/file{object}/v=1", object % 100), 0, 0);
+    }
+    let prefix = name("/");
+    let began = std::time::Instant::now();
+    let mut table = ObjectTable::new(ms(0), ObjectQuery::default(), 64 << 20);
+    let mut next = Some(HoldingsCursor::default());
+    let mut slowest = std::time::Duration::ZERO;
+    while let Some(from) = next {
+        let page_began = std::time::Instant::now();
+        let page = fixture.store.objects(prefix.as_view(), from, 2048);
+        slowest = slowest.max(page_began.elapsed());
+        next = page.next;
+        table.add(page);
+    }
+    let list = table.into_list();
+    let took = began.elapsed();
+    assert_eq!((list.total, list.dropped), (OBJECTS as u64, 0));
+    std::println!("{OBJECTS} objects in {took:?}, the slowest page in {slowest:?}");
+    assert!(took < std::time::Duration::from_millis(100), "{took:?}");
+}
