@@ -61,8 +61,8 @@ enum CsCommand {
     /// disks hold. HITS and SERVED count answers while the object was in memory; with disks, they
     /// continue from the first `weir cs list` on. LAST USE is the last answer or arrival.
     ///
-    /// The list may use 1 % of the store's memory while it is made. Beyond that, objects at the end
-    /// of the order are left out, and the list says so.
+    /// The router needs memory while it makes the list: 1 % of the store, but at least 32 MiB. Beyond
+    /// that, objects at the end of the order are left out, and the list says so.
     #[command(
         after_help = "Examples:\n  weir cs list --sort served --limit 10\n  weir cs list /demo \
                       --json"

@@ -119,8 +119,7 @@ fn notes(list: &ObjectList) -> String {
     }
     if list.dropped > 0 {
         text.push_str(&format!(
-            "  partial: {} left out, because a list may use 1 % of the store's memory; give a \
-             PREFIX\n",
+            "  partial: {} left out, because the memory for a list is limited; give a PREFIX\n",
             count(list.dropped, "object was", "objects were")
         ));
     } else if list.is_partial {

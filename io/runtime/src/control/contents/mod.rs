@@ -16,7 +16,7 @@ use weir_store::{HoldingChanges, HoldingsConfig, ObjectList, ObjectTable, Rules,
 use weir_wire::Name;
 
 use self::merge::{merge_changes, merge_pages};
-use self::objects::{ObjectsJob, PAGE_VISITS, table_bytes_max};
+use self::objects::{LISTS_MAX, ObjectsJob, PAGE_VISITS, table_bytes_max};
 use self::pins::Pins;
 use self::shares::{PinnedRules, shares};
 use super::workers::Workers;
@@ -213,6 +213,7 @@ impl Contents {
                     Some(StoreCommand::ListObject { transaction, object: object.clone() })
                 });
             }
+            ContentsRequest::Objects(_) if self.lists() >= LISTS_MAX => Err(ContentsError::Busy),
             ContentsRequest::Objects(query) => {
                 if self.has_disks && self.tracking.is_none() {
                     self.track(Some(HoldingsConfig::default()));
@@ -255,6 +256,11 @@ impl Contents {
             },
         };
         send_reply(asked_by, result)
+    }
+
+    /// The number of lists of objects in progress.
+    fn lists(&self) -> usize {
+        self.jobs.values().filter(|job| matches!(job.kind, JobKind::Objects(_))).count()
     }
 
     /// Requests the next page of objects from each shard that has one.

@@ -8,7 +8,9 @@ pub(super) const PAGE_VISITS: u32 = 2048;
 /// The table of a list may use one part in this many of the store, but at least
 /// [`TABLE_BYTES_MIN`].
 const TABLE_SHARE: u64 = 100;
-const TABLE_BYTES_MIN: u64 = 1 << 20;
+const TABLE_BYTES_MIN: u64 = 32 << 20;
+/// Lists in progress at a time. Each has a table.
+pub(super) const LISTS_MAX: usize = 2;
 
 /// Bytes of memory for the table of one list.
 pub(super) fn table_bytes_max(store_bytes: u64) -> u64 {
