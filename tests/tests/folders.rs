@@ -329,3 +329,64 @@ fn failed_folder_has_no_summary() {
     let log = router.weir(&get_words(&host.path("copy"))).failure();
     assert!(log.contains("cannot get /folder/file") && !log.contains("0 files"), "{log}");
 }
+
+/// The rows of `weir ls --json`: path, kind and size.
+fn rows(listed: &Value) -> BTreeMap<String, (String, Option<u64>)> {
+    let entries = listed["entries"].as_array().expect("entries");
+    let text = |entry: &Value, key: &str| entry[key].as_str().expect("text").to_owned();
+    entries
+        .iter()
+        .map(|entry| (text(entry, "path"), (text(entry, "kind"), entry["size_bytes"].as_u64())))
+        .collect()
+}
+
+/// `weir ls` and `weir stat` fetch metadata, listings and one segment, but no contents.
+#[test]
+fn lists_and_describes_without_contents() {
+    let router = Router::on_new_host();
+    let host = &router.host;
+    fs::create_dir_all(host.path("source/sub")).expect("a folder");
+    random_file(&host.path("source/large"), 2 * MIB + 3, 7);
+    random_file(&host.path("source/sub/small"), 100, 8);
+    let (producer, _) = put(&router, "source", &[]);
+
+    assert_eq!(router.weir(&["ls", "/folder"]).success().output, "large\nsub/");
+    let all = router.weir(&["ls", "-R", "/folder"]).success().output;
+    assert_eq!(all, "large\nsub/\nsub/small");
+    let long = rows(&router.weir_json(&["ls", "-lR", "/folder"]));
+    assert_eq!(long["large"], ("file".to_owned(), Some((2 * MIB + 3) as u64)));
+    assert_eq!(long["sub/small"], ("file".to_owned(), Some(100)));
+    assert_eq!(long["sub"].0, "directory");
+
+    let facts = router.weir_json(&["stat", "/folder/large"]);
+    assert_eq!(facts["size_bytes"], (2 * MIB + 3) as u64);
+    assert_eq!(facts["segments"], (2 * MIB + 3).div_ceil(8000) as u64);
+    assert_eq!((&facts["kind"], &facts["verified"]), (&"file".into(), &true.into()));
+    assert!(facts["key"].is_string(), "{facts}");
+    let text = router.weir(&["stat", "/folder"]).success().output;
+    assert!(text.contains("kind       directory"), "{text}");
+    // The store has what was forwarded: one segment of the large file.
+    let large = facts["versioned"].as_str().expect("a name");
+    let listed = router.weir_json(&["cs", "list", large]);
+    assert_eq!(listed["objects"][0]["packets_held"], 1, "{listed}");
+
+    let error = router.weir(&["stat", "/folder/missing"]).failure();
+    assert!(error.contains("missing"), "{error}");
+    drop(producer);
+    let error = router.weir(&["ls", "/nowhere"]).failure();
+    assert!(error.contains("the router has no route to /nowhere"), "{error}");
+}
+
+/// `weir stat` describes unsigned data, but fails.
+#[test]
+fn stat_shows_what_does_not_verify() {
+    let router = Router::on_new_host();
+    random_file(&router.host.path("file"), 100, 1);
+    let (_producer, _) = router.put(&["file", "/file", "--sign", "digest"]);
+    let finished = router.weir(&["stat", "/file"]);
+    assert!(finished.output.contains("verified   no: "), "{}", finished.output);
+    assert!(finished.output.contains("100 bytes"), "{}", finished.output);
+    let _ = finished.failure();
+    let facts = router.weir_json(&["stat", "/file", "--allow-unsigned"]);
+    assert_eq!(facts["verified"], true);
+}

@@ -419,3 +419,141 @@ fn full_disk_is_reported_and_recovers() {
         near.disk_status()["writes"] != full["writes"]
     });
 }
+
+/// `weir cs fetch` fills the store and writes no file; `cs list` then counts what consumers get.
+#[test]
+fn prestaged_object_is_listed_with_its_hits() {
+    const BYTES: usize = 400_000;
+    const SEGMENTS: u64 = BYTES.div_ceil(SEGMENT_BYTES) as u64;
+    let host = Host::new();
+    let metrics_port = host.free_port();
+    let address = format!("127.0.0.1:{metrics_port}");
+    let far = Router::start_at(&host, "far");
+    let near = Router::start_at_with(&host, "near", &["--metrics", &address]);
+    near.add_route("/far", &far.tcp());
+    let _ = random_file(&host.path("file"), BYTES, 5);
+    let (producer, ready) = far.put(&["file", "/far/file"]);
+    let versioned = ready["name"].as_str().expect("a name").to_owned();
+
+    let files = host.list(".");
+    let fetched = near.weir_json(&["cs", "fetch", "/far/file"]);
+    assert_eq!(fetched["segments_held"], SEGMENTS, "{fetched}");
+    assert_eq!((&fetched["segments"], &fetched["bytes"]), (&SEGMENTS.into(), &BYTES.into()));
+    assert_eq!(host.list("."), files, "nothing is written");
+
+    let list = |arguments: &[&str]| near.weir_json(&[&["cs", "list"], arguments].concat());
+    let before = list(&[&versioned]);
+    let object = &before["objects"][0];
+    assert_eq!(object["name"], versioned.as_str());
+    assert_eq!(
+        (&object["segments"], &object["packets_held"]),
+        (&SEGMENTS.into(), &SEGMENTS.into())
+    );
+    assert_eq!(object["hits"], 0);
+    // The producer is gone: the store answers.
+    drop(producer);
+    let target = host.path("copy");
+    near.weir(&["get", &versioned, "-o", target.to_str().expect("UTF-8")]).success();
+    let after = list(&[&versioned, "--sort", "served"]);
+    let object = &after["objects"][0];
+    assert_eq!(object["hits"], SEGMENTS, "{after}");
+    assert!(object["served_bytes"].as_u64().expect("bytes") > BYTES as u64, "{after}");
+    assert!(object["last_use_ms_ago"].as_u64().expect("an age") < 60_000, "{after}");
+    let text = near.weir(&["cs", "list", &versioned]).success().output;
+    assert!(text.contains(&format!("{SEGMENTS} of {SEGMENTS}, 100 %")), "{text}");
+
+    let page = http_get(metrics_port, &format!("/contents?prefix={versioned}&limit=1"));
+    let page: serde_json::Value = serde_json::from_str(&page).expect("JSON");
+    assert_eq!(page["objects"][0]["hits"], SEGMENTS, "{page}");
+}
+
+/// The body of the answer to a GET request to 127.0.0.1.
+fn http_get(port: u16, path: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    body.to_owned()
+}
+
+/// Pinned data survives pressure; data that was erased `--soon` is evicted first; both last as long
+/// as there is room.
+#[test]
+fn pins_stay_and_soon_goes_first() {
+    let host = Host::new();
+    let router = Router::start_with(&host, &["--store", "8MiB"]);
+    let put = |name: &str, bytes: usize| {
+        let _ = random_file(&host.path(&name[1..]), bytes, bytes as u64);
+        let (producer, ready) = router.put(&[&name[1..], name]);
+        router.weir_json(&["cs", "fetch", name]);
+        let versioned = ready["name"].as_str().expect("a name").to_owned();
+        (producer, versioned)
+    };
+    let held = |versioned: &str| {
+        let listed = router.weir_json(&["cs", "list", versioned]);
+        listed["objects"][0]["packets_held"].as_u64().unwrap_or(0)
+    };
+    let error = router.weir(&["cs", "pin", "/pinned"]).failure();
+    assert!(error.contains("memory holds nothing below /pinned yet"), "{error}");
+    let (_one, pinned) = put("/pinned", MIB);
+    let (_two, soon) = put("/soon", MIB);
+    let (_three, other) = put("/other", 2 * MIB);
+    let segments = |bytes: usize| bytes.div_ceil(SEGMENT_BYTES) as u64;
+    router.weir(&["cs", "pin", "/pinned"]).success();
+    router.weir(&["cs", "erase", "/soon", "--soon"]).success();
+    assert_eq!(held(&soon), segments(MIB), "there is room");
+
+    // 4 MiB are free, so 1 MiB more than that must evict /soon, and only that.
+    let (_four, _) = put("/fill", 4 * MIB + MIB / 4);
+    assert!(held(&soon) < segments(MIB) / 2, "{} segments", held(&soon));
+    assert_eq!((held(&pinned), held(&other)), (segments(MIB), segments(2 * MIB)));
+    let (_five, _) = put("/more", 7 * MIB);
+    assert_eq!(held(&pinned), segments(MIB));
+    let listed = router.weir_json(&["cs", "list"]);
+    assert_eq!(listed["pins"][0]["prefix"], "/pinned");
+    router.weir(&["cs", "unpin", "/pinned"]).success();
+    let error = router.weir(&["cs", "unpin", "/pinned"]).failure();
+    assert!(error.contains("/pinned is not pinned"), "{error}");
+    let error = router.weir(&["cs", "pin", "/pinned", "--size", "8MiB"]).failure();
+    assert!(error.contains("the store allows"), "{error}");
+}
+
+/// Objects on a disk are listed, and keep their hits when they leave memory.
+#[test]
+fn lists_objects_on_disks() {
+    let host = Host::new();
+    let store = DiskStore {
+        size: "64MiB".into(),
+        memory: "2MiB".into(),
+        settings: LONG_TIMEOUTS.into(),
+        ..DiskStore::new("near")
+    };
+    let router = store.start(&host);
+    let list = |name: &str| router.weir_json(&["cs", "list", name]);
+    // The first list starts the index of the disk.
+    assert_eq!(list("/one")["total"], 0);
+    let fetch = |name: &str| router.weir_json(&["cs", "fetch", name]);
+    let _ = random_file(&host.path("file"), MIB, 1);
+    let _ = random_file(&host.path("fill"), 6 * MIB, 2);
+    let (_one, _) = router.put(&["file", "/one"]);
+    let (_two, _) = router.put(&["fill", "/two"]);
+    fetch("/one");
+    fetch("/one");
+    let segments = MIB.div_ceil(SEGMENT_BYTES) as u64;
+    fetch("/two");
+    wait_until("the file is on disk only", || {
+        let object = &list("/one")["objects"];
+        let of = |tier: &str| {
+            let shares = object.as_array().expect("objects").iter();
+            shares.map(|one| one[tier]["packets"].as_u64().expect("a count")).sum::<u64>()
+        };
+        of("disk") >= segments && of("memory") < segments / 2
+    });
+    let listed = list("/one");
+    let objects = listed["objects"].as_array().expect("objects").iter();
+    let hits: u64 = objects.map(|one| one["hits"].as_u64().expect("hits")).sum();
+    assert!(hits >= segments / 2, "{listed}");
+    assert_eq!(listed["unnamed"], 0, "{listed}");
+}

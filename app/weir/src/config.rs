@@ -76,6 +76,7 @@ pub(crate) struct FileConfig {
     pub(crate) face: Vec<FaceSection>,
     pub(crate) route: Vec<RouteSection>,
     pub(crate) strategy: Vec<StrategySection>,
+    pub(crate) pin: Vec<PinSection>,
     #[cfg(feature = "lab")]
     pub(crate) lab: lab::LabSection,
 }
@@ -92,6 +93,14 @@ fn metrics_address<'de, D: Deserializer<'de>>(
 ) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_metrics_address(&text).map(Some).map_err(D::Error::custom)
+}
+
+/// A prefix whose Data the store keeps in memory from the start.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+pub(crate) struct PinSection {
+    pub(crate) prefix: Prefix,
+    pub(crate) size: Size,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,11 +1,12 @@
 //! Sends management commands to a running router and reads its datasets. Errors include advice.
 
 use anyhow::{Context, bail};
+use weir_base::Instant;
 use weir_client::{Client, CommandError, ExpressError};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
-use weir_store::HoldingsStatus;
+use weir_store::{HoldingsStatus, ObjectList, ObjectQuery};
 use weir_wire::{NackReason, Name};
 
 use crate::transfer::RouterArgs;
@@ -21,6 +22,10 @@ pub(crate) struct ManagementArgs {
 }
 
 impl ManagementArgs {
+    pub(crate) fn router(&self) -> &RouterArgs {
+        &self.router
+    }
+
     pub(crate) fn connect(&self) -> anyhow::Result<ManagementClient> {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
@@ -65,6 +70,15 @@ impl ManagementClient {
     /// Requests the holdings of an object.
     pub(crate) fn holdings(&mut self, object: &Name) -> anyhow::Result<HoldingsStatus> {
         self.0.holdings(object).map_err(|error| self.explain_error(error, "cs/holdings"))
+    }
+
+    /// Requests the objects in the store. Their times count from `now`.
+    pub(crate) fn objects(
+        &mut self,
+        query: &ObjectQuery,
+        now: Instant,
+    ) -> anyhow::Result<ObjectList> {
+        self.0.objects(query, now).map_err(|error| self.explain_error(error, "cs/list"))
     }
 
     /// Requests the general status.

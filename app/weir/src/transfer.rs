@@ -1,5 +1,6 @@
 //! Options and helpers that `put`, `get` and `ping` share.
 
+pub(crate) mod objects;
 pub(crate) mod trust;
 
 use std::io::ErrorKind;

@@ -1,6 +1,8 @@
 //! Commands about the contents of the store, and their answers.
 
-use weir_store::{HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, Rules, RulesError};
+use weir_store::{
+    HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, ObjectsPage, Rules, RulesError,
+};
 use weir_wire::Name;
 
 /// Queries about the contents of a shard's store, and rules for them. Each shard stores some ranges
@@ -27,6 +29,17 @@ pub enum StoreCommand {
         /// The object's name, without the segment number.
         object: Name,
     },
+    /// Lists objects below a prefix with their shares and uses, see
+    /// [`Store::objects`](weir_store::Store::objects). Answered by [`StoreEvent::Objects`].
+    ListObjects {
+        /// Repeated in the answer.
+        transaction: u64,
+        prefix: Name,
+        /// Where the list continues.
+        from: HoldingsCursor,
+        /// Maximum number of nodes or objects to visit.
+        visits_max: u32,
+    },
     /// Takes the changes since the last query, see
     /// [`Store::take_changes`](weir_store::Store::take_changes). Answered by
     /// [`StoreEvent::Changed`].
@@ -40,6 +53,13 @@ pub enum StoreCommand {
     RestartChanges,
     /// Stops the tracking of changes.
     StopChanges,
+    /// Marks Data in memory to be evicted first, see
+    /// [`Store::evict_first`](weir_store::Store::evict_first). Answered by [`StoreEvent::Marked`].
+    EvictFirst {
+        /// Repeated in the answer.
+        transaction: u64,
+        prefix: Name,
+    },
     /// Applies rules to this shard. Answered by [`StoreEvent::RulesSet`].
     SetRules {
         /// Repeated in the answer.
@@ -56,6 +76,16 @@ pub enum StoreEvent {
         transaction: u64,
         /// `None` without an index.
         page: Option<HoldingsPage>,
+    },
+    Objects {
+        /// The command's.
+        transaction: u64,
+        page: ObjectsPage,
+    },
+    Marked {
+        /// The command's.
+        transaction: u64,
+        packets: u64,
     },
     Changed {
         /// The command's.

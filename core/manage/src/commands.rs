@@ -51,6 +51,12 @@ pub enum Command {
     CsConfig,
     /// Erases stored Data.
     CsErase,
+    /// Marks stored Data to be evicted first (specific to Weir).
+    CsEvictFirst,
+    /// Keeps the Data below a prefix in memory, up to Count bytes (specific to Weir).
+    CsPin,
+    /// Ends the effect of [`Command::CsPin`].
+    CsUnpin,
     StrategyChoiceSet,
     /// Removes the strategy of a prefix, so that the shorter prefix's strategy applies.
     StrategyChoiceUnset,
@@ -61,7 +67,7 @@ pub enum Command {
 }
 
 impl Command {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::FacesCreate,
         Self::FacesUpdate,
         Self::FacesDestroy,
@@ -69,6 +75,9 @@ impl Command {
         Self::FibRemoveNextHop,
         Self::CsConfig,
         Self::CsErase,
+        Self::CsEvictFirst,
+        Self::CsPin,
+        Self::CsUnpin,
         Self::StrategyChoiceSet,
         Self::StrategyChoiceUnset,
         Self::RibRegister,
@@ -85,6 +94,9 @@ impl Command {
             Self::FibRemoveNextHop => ("fib", "remove-nexthop"),
             Self::CsConfig => ("cs", "config"),
             Self::CsErase => ("cs", "erase"),
+            Self::CsEvictFirst => ("cs", "evict-first"),
+            Self::CsPin => ("cs", "pin"),
+            Self::CsUnpin => ("cs", "unpin"),
             Self::StrategyChoiceSet => ("strategy-choice", "set"),
             Self::StrategyChoiceUnset => ("strategy-choice", "unset"),
             Self::RibRegister => ("rib", "register"),
@@ -111,6 +123,8 @@ impl Command {
             Self::FibRemoveNextHop => (NAME, FACE_ID),
             Self::CsConfig => (0, CAPACITY | FLAGS | MASK),
             Self::CsErase => (NAME, COUNT),
+            Self::CsEvictFirst | Self::CsUnpin => (NAME, 0),
+            Self::CsPin => (NAME | COUNT, 0),
             Self::StrategyChoiceSet => (NAME | STRATEGY, 0),
             Self::StrategyChoiceUnset => (NAME, 0),
             Self::RibRegister => (NAME, FACE_ID | ORIGIN | COST | FLAGS | EXPIRATION),
@@ -128,7 +142,7 @@ impl Command {
         let is_name_empty = parameters.name.as_ref().is_some_and(Name::is_empty);
         let has_bad_value = match self {
             Self::FacesDestroy => parameters.face_id == Some(FaceId::INVALID),
-            Self::CsErase => parameters.count == Some(0),
+            Self::CsErase | Self::CsPin => parameters.count == Some(0),
             Self::StrategyChoiceUnset => is_name_empty,
             _ => false,
         };

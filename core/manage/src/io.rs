@@ -6,6 +6,8 @@ use weir_base::{FaceId, Packet};
 use weir_store::Holding;
 use weir_wire::Name;
 
+use crate::contents::{ContentsAnswer, ContentsTask};
+use crate::controller::ControllerStatus;
 use crate::numbers::{FaceEventKind, FacePersistency};
 use crate::rib::Route;
 use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
@@ -83,6 +85,10 @@ pub enum ManagerInput {
         /// Whether more segments may be stored.
         is_partial: bool,
     },
+    /// Answers [`Action::Contents`].
+    Contents { txn: u64, answer: ContentsAnswer },
+    /// Answers [`Action::ReportController`]. `None` without a controller.
+    Controller { txn: u64, status: Option<ControllerStatus> },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
@@ -224,6 +230,10 @@ pub enum Action {
         /// The name of the segments without the segment number.
         object: Name,
     },
+    /// List or change what the store holds; answer with [`ManagerInput::Contents`].
+    Contents { txn: u64, task: ContentsTask },
+    /// Describe the controller; answer with [`ManagerInput::Controller`].
+    ReportController { txn: u64 },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

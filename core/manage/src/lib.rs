@@ -10,6 +10,8 @@ mod announcement;
 mod authorize;
 pub mod commands;
 mod config;
+mod contents;
+mod controller;
 mod dataset;
 mod element;
 mod error;
@@ -40,6 +42,8 @@ mod transactions;
 
 pub use authorize::AnchorLookup;
 pub use config::ManagerConfig;
+pub use contents::{ContentsAnswer, ContentsTask};
+pub use controller::ControllerStatus;
 pub use dataset::{DatasetError, DatasetFetch};
 pub use element::{Element, Writer};
 pub use error::DecodeError;

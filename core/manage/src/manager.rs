@@ -13,6 +13,7 @@ use crate::announcement::{self, Announcement};
 use crate::authorize::Authorizer;
 use crate::commands::{Command, Scope};
 use crate::config::ManagerConfig;
+use crate::contents::{self, ContentsAnswer, ContentsTask};
 use crate::element::{Element, Writer};
 use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
@@ -208,6 +209,12 @@ impl Manager {
                     }
                 }
             }
+            ManagerInput::Controller { txn, status } => {
+                if let Some(Pending { target, .. }) = self.end_transaction(txn) {
+                    self.publish(&target, &encode_items(status.into_iter()), at, out);
+                }
+            }
+            ManagerInput::Contents { txn, answer } => self.on_contents(at, txn, answer, out),
             ManagerInput::Channels(channels) => self.channels = channels,
             ManagerInput::AddRoute { prefix, route } => self.register_trusted(&prefix, route, out),
             ManagerInput::SetStrategy { prefix, strategy } => {
@@ -428,6 +435,15 @@ impl Manager {
                 Outcome::ok(body)
             }
             Command::CsErase => Outcome::Task(store::erase(&parameters)),
+            Command::CsEvictFirst => {
+                let prefix = contents::prefix(parameters);
+                Outcome::Task(Task::Contents(ContentsTask::EvictFirst { prefix }))
+            }
+            Command::CsPin => Outcome::Task(Task::Contents(contents::pin(parameters))),
+            Command::CsUnpin => {
+                let prefix = contents::prefix(parameters);
+                Outcome::Task(Task::Contents(ContentsTask::Unpin { prefix }))
+            }
             Command::StrategyChoiceSet => self.choose_strategy(parameters, out),
             Command::StrategyChoiceUnset => {
                 let prefix = parameters.name.as_ref();
@@ -763,7 +779,12 @@ impl Manager {
                 Some(object) => Dataset::Task(Task::Holdings { object }),
                 None => Dataset::Malformed("Malformed object name"),
             },
+            (b"cs", b"list") => match contents::object_query(request.interest) {
+                Some(query) => Dataset::Task(Task::Contents(ContentsTask::List(query))),
+                None => Dataset::Malformed("Malformed query"),
+            },
             (b"status", b"general") => Dataset::Task(Task::General),
+            (b"status", b"controller") => Dataset::Task(Task::Controller),
             (b"fib", b"list") => items(self.routing.fib.items()),
             (b"rib", b"list") => items(self.routing.rib_items(request.at.now)),
             (b"strategy-choice", b"list") => items(self.strategies.items()),
@@ -774,6 +795,26 @@ impl Manager {
     /// The content of faces/channels.
     fn channel_items(&self) -> Vec<u8> {
         encode_items(self.channels.iter().map(|uri| ChannelStatus { local_uri: uri.clone() }))
+    }
+
+    /// Handles the driver's answer about the contents of the store.
+    fn on_contents(
+        &mut self,
+        at: Clocks,
+        txn: u64,
+        answer: ContentsAnswer,
+        out: &mut ManagerOutbox,
+    ) {
+        let Some(Pending { target, task, .. }) = self.end_transaction(txn) else { return };
+        match (task, answer) {
+            (Task::Contents(ContentsTask::List(_)), ContentsAnswer::List(list)) => {
+                self.publish(&target, &list.encode(), at, out);
+            }
+            (Task::Contents(task), answer) => {
+                self.respond(&target, &contents::response(task, answer), out);
+            }
+            _ => self.stats.late_answers += 1,
+        }
     }
 
     /// Handles the driver's counters for a dataset.

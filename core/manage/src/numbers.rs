@@ -82,6 +82,15 @@ pub mod types {
     /// Weir's own, as [`MARKING_POLICY`]: milliseconds since a frame was last received.
     pub(crate) const LAST_HEARD: u32 = 0xf5aa;
 
+    /// Weir's own, as [`MARKING_POLICY`]: what a router knows of its controller.
+    pub(crate) const CONTROLLER_URLS: u32 = 0xf5f0;
+    pub(crate) const CONTROLLER_REACHABLE: u32 = 0xf5f2;
+    pub(crate) const CONTROLLER_CONNECTED: u32 = 0xf5f4;
+    pub(crate) const CONTROLLER_REPORTED: u32 = 0xf5f6;
+    pub(crate) const CONTROLLER_CONFIRMED: u32 = 0xf5f8;
+    pub(crate) const CONTROLLER_GENERATION: u32 = 0xf5fa;
+    pub(crate) const CONTROLLER_PROBLEM: u32 = 0xf5fc;
+
     pub(crate) const NFD_VERSION: u32 = 128;
     pub(crate) const START_TIMESTAMP: u32 = 129;
     pub(crate) const CURRENT_TIMESTAMP: u32 = 130;

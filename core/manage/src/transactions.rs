@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_wire::Name;
 
+use crate::contents::ContentsTask;
 use crate::io::{Action, FaceChanges, FaceRequest, SnapshotKind};
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::ReplyTarget;
@@ -23,6 +24,8 @@ pub(crate) enum Task {
     Store,
     General,
     Holdings { object: Name },
+    Contents(ContentsTask),
+    Controller,
 }
 
 impl Task {
@@ -36,6 +39,8 @@ impl Task {
             Self::Store => snapshot(SnapshotKind::Store),
             Self::General => snapshot(SnapshotKind::General),
             Self::Holdings { object } => Action::ListHoldings { txn, object },
+            Self::Contents(task) => Action::Contents { txn, task },
+            Self::Controller => Action::ReportController { txn },
         }
     }
 }

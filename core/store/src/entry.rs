@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     /// Offset in the packet of the first name component: behind two TLV headers of at most four
     /// bytes each.
     pub(crate) name_offset: u8,
-    /// [`USED`], [`PINNED`], [`UNVERIFIED`] and [`NACK`].
+    /// [`USED`], [`PINNED`], [`UNVERIFIED`], [`NACK`] and [`EVICT_FIRST`].
     pub(crate) flags: u8,
     pub(crate) name_len: u16,
 }
@@ -44,6 +44,9 @@ pub(crate) const UNVERIFIED: u8 = 4;
 /// Flag: the Data is of ContentType Nack: the producer says that it has no such Data. It answers
 /// only while it is fresh.
 pub(crate) const NACK: u8 = 8;
+/// Flag: a command has asked to evict this Data before any other. It is in a list of its own, and
+/// is not written to a disk.
+pub(crate) const EVICT_FIRST: u8 = 16;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 

@@ -13,6 +13,7 @@ mod entry;
 mod fixture;
 mod holdings;
 mod name_index;
+mod objects;
 mod policy;
 mod rules;
 mod store;
@@ -25,6 +26,10 @@ pub use holdings::{
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
 pub use name_index::{NameIndex, StoredNames};
+pub use objects::{
+    ObjectList, ObjectListError, ObjectOrder, ObjectQuery, ObjectTable, ObjectUses, ObjectsPage,
+    StoredObject, TierShare,
+};
 pub use rules::{Retention, Rule, Rules, RulesError};
 pub use store::{
     Hit, Lookup, NameHashes, NewData, Query, ReadData, ShardAnswer, Store, UNKNOWN_SOURCE,

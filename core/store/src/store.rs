@@ -17,6 +17,7 @@ mod driver;
 mod eviction;
 mod holdings;
 mod memory;
+mod objects;
 mod query;
 mod replaced;
 mod shard;
@@ -209,6 +210,7 @@ impl Store {
             Some(index) => {
                 self.stats.hits += 1;
                 self.eviction.on_hit(&mut self.memory.entries, index);
+                self.memory.count_hit(index, now);
                 let entry = &mut self.memory.entries[index];
                 entry.flags |= USED;
                 Lookup::Hit(Hit {
@@ -394,6 +396,8 @@ impl Store {
         }
         let index = self.insert_into_memory(now, &arrival, packet.clone(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
+        // An Interest waits for this read.
+        self.memory.count_hit(index, now);
     }
 
     #[inline]
@@ -598,6 +602,7 @@ impl Store {
     fn remove_unlisted(&mut self, index: u32) -> Packet {
         if let Some(holdings) = &mut self.holdings {
             holdings.remove(&self.memory, index);
+            self.keep_uses(index);
         }
         if let Some(disks) = &mut self.disks {
             disks.unqueue(index, &self.memory.entries[index]);
@@ -638,6 +643,16 @@ impl Store {
         }
         let disks = self.disks.as_mut();
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
+    }
+
+    /// Marks the Data in memory at or below `prefix` to be evicted before all other Data, and not to
+    /// be written to disks. Until then it answers Interests. Data that rules keep stays. Returns how
+    /// many packets were newly marked.
+    ///
+    /// Records on disks stay until their region is reused, since a log has no other order. The call
+    /// visits each entry below the prefix.
+    pub fn evict_first(&mut self, prefix: NameView<'_>, prefix_hash: u64) -> u64 {
+        self.eviction.evict_first(&mut self.memory, prefix, prefix_hash)
     }
 
     /// Removes a copy that was found to be forged: the Data of exactly this name, if its implicit

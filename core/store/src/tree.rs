@@ -1,5 +1,7 @@
 use crate::entry::{Entry, List, NONE, SiblingLinks};
+use crate::objects::ObjectUses;
 use alloc::vec::Vec;
+use core::num::NonZeroU8;
 use weir_base::{Instant, Slab, Table};
 
 /// Bytes that a node costs: itself, its slot on the slab's list of vacant slots, and its share of
@@ -10,6 +12,10 @@ pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 ///
 /// A node knows only the keyed hash of its prefix. If two prefixes share a hash, their Data share a
 /// node. So users of the tree must compare names.
+///
+/// It fills one cache line. Besides the links, the line has counters of the Data directly below, so
+/// that a list of objects needs no index of its own.
+#[repr(align(64))]
 pub(crate) struct Node {
     hash: u64,
     /// An upper bound: no Data below arrived later than this.
@@ -21,7 +27,22 @@ pub(crate) struct Node {
     previous: u32,
     /// The Data one component below, in order of arrival.
     entries: List<SiblingLinks>,
+    /// The number of these Data.
+    packets: u32,
+    /// How often memory has answered with these Data, including some that it has evicted since.
+    hits: u32,
+    /// The bytes of these answers.
+    served_bytes: u64,
+    /// The time of the last answer, in ticks of 2^[`TICK_BITS`] ns.
+    last_hit_ticks: u32,
+    /// Always 1. An `Option<Node>` stores its tag in the other values.
+    _tag: NonZeroU8,
 }
+
+const _: () = assert!(size_of::<Option<Node>>() == 64);
+
+/// A tick of 134 ms. 32 bits of ticks last 18 years.
+const TICK_BITS: u32 = 27;
 
 /// The tree of name prefixes, for lookups and erasures by prefix.
 ///
@@ -133,8 +154,52 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn attach(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
-        self.nodes[node].entries.push_back(entries, index);
+        let parent = &mut self.nodes[node];
+        parent.entries.push_back(entries, index);
+        parent.packets += 1;
         self.touch(node, now);
+    }
+
+    /// Counts an answer with Data of a node.
+    #[inline(always)]
+    pub(crate) fn count_hit(&mut self, node: u32, bytes: usize, now: Instant) {
+        let node = &mut self.nodes[node];
+        node.hits = node.hits.saturating_add(1);
+        node.served_bytes += bytes as u64;
+        node.last_hit_ticks = (now.as_ns() >> TICK_BITS) as u32;
+    }
+
+    /// What was counted for the Data of a node.
+    pub(crate) fn uses(&self, node: u32) -> ObjectUses {
+        let node = &self.nodes[node];
+        let last_hit = Instant::from_ns(u64::from(node.last_hit_ticks) << TICK_BITS);
+        ObjectUses {
+            hits: node.hits.into(),
+            served_bytes: node.served_bytes,
+            last_use: if node.hits > 0 { last_hit } else { Instant::ZERO },
+        }
+    }
+
+    /// Counts from zero again.
+    pub(crate) fn restart_uses(&mut self, node: u32) {
+        let node = &mut self.nodes[node];
+        (node.hits, node.served_bytes) = (0, 0);
+    }
+
+    /// The number of node slots: every node lies below.
+    pub(crate) fn slots(&self) -> u32 {
+        self.nodes.slots()
+    }
+
+    /// The number of Data directly below the node in a slot; 0 for a vacant slot.
+    #[inline]
+    pub(crate) fn packets(&self, node: u32) -> u32 {
+        self.nodes.get(node).map_or(0, |node| node.packets)
+    }
+
+    /// An upper bound: no Data below the node arrived later than this.
+    pub(crate) fn newest_arrival(&self, node: u32) -> Instant {
+        self.nodes[node].newest_arrival
     }
 
     /// Makes an entry the newest of its node, since its Data arrived again.
@@ -154,6 +219,7 @@ impl Tree {
     pub(crate) fn detach(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let mut at = entries[index].node;
         self.nodes[at].entries.unlink(entries, index);
+        self.nodes[at].packets -= 1;
         // An ancestor may become empty in turn, so continue upwards.
         while at != self.root
             && self.nodes[at].entries.is_empty()
@@ -312,6 +378,11 @@ impl Node {
             next: NONE,
             previous: NONE,
             entries: List::EMPTY,
+            packets: 0,
+            hits: 0,
+            served_bytes: 0,
+            last_hit_ticks: 0,
+            _tag: NonZeroU8::MIN,
         }
     }
 }

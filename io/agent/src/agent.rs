@@ -54,6 +54,7 @@ use crate::retry_waits::RetryWaits;
 use crate::round_trips::RoundTripProber;
 use crate::shared::{AgentShared, unix_time_ms};
 use crate::state_file::StateFile;
+use crate::status::controller_status;
 
 /// How long the controller may hold a request for a newer configuration.
 const POLL: Duration = Duration::from_secs(25);
@@ -107,7 +108,10 @@ impl Agent {
         spawn("weir-agent-rtt", move || round_trips.run())?;
         let (health, observed) = (rest.health(), Arc::clone(&shared));
         router.add_metrics(move || metrics(&health, &observed));
-        let urls = config.access.urls().cloned().collect();
+        let (health, observed) = (rest.health(), Arc::clone(&shared));
+        let urls: Vec<String> = config.access.urls().cloned().collect();
+        let shown = urls.join(" ");
+        router.set_controller_source(move || controller_status(&shown, &health, &observed));
         let state_file = config.state_file.map(|path| StateFile::new(path, config.name, urls));
         let configurer = Configurer {
             rest,

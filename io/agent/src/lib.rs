@@ -17,6 +17,7 @@ mod round_trips;
 mod setup;
 mod shared;
 mod state_file;
+mod status;
 
 pub use access::Access;
 pub use agent::{Agent, AgentStats};

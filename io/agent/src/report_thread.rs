@@ -17,7 +17,7 @@ use crate::questions::Questions;
 use crate::report::{ReportBuilder, is_same_but_load};
 use crate::rest::{RestError, RouterClient};
 use crate::retry_waits::RetryWaits;
-use crate::shared::AgentShared;
+use crate::shared::{AgentShared, unix_time_ms};
 
 /// Memory in bytes for the index of holdings, for the memory tier and the disk tier each.
 const INDEX_BYTES_MAX: u64 = 64 << 20;
@@ -202,6 +202,7 @@ impl ReportThread {
         }
         let registered = answer?;
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
+        self.shared.note_reported(unix_time_ms());
         if is_first {
             tracing::info!(
                 prefixes = report.prefixes.len(),

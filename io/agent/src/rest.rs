@@ -16,6 +16,7 @@ use weir_wire::Name;
 use crate::access::Access;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
+use crate::shared::unix_time_ms;
 
 /// How long an answer may take, in addition to a requested wait.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,12 +59,18 @@ pub(crate) struct ControllerHealth {
     pub(crate) refused: AtomicU64,
     /// Requests that no controller answered.
     pub(crate) unanswered: AtomicU64,
+    /// Since when each request was answered, in milliseconds since 1970; 0 while none is.
+    pub(crate) connected_ms: AtomicU64,
 }
 
 impl ControllerHealth {
     fn note<T>(&self, result: &Result<T, RestError>) {
         let is_unanswered = matches!(result, Err(RestError::Unreachable(_)));
-        self.is_reachable.store(!is_unanswered, Ordering::Relaxed);
+        let was_reachable = self.is_reachable.swap(!is_unanswered, Ordering::Relaxed);
+        if was_reachable == is_unanswered {
+            let since_ms = if is_unanswered { 0 } else { unix_time_ms() };
+            self.connected_ms.store(since_ms, Ordering::Relaxed);
+        }
         match result {
             Err(RestError::Unreachable(_)) => _ = self.unanswered.fetch_add(1, Ordering::Relaxed),
             // 404 means that the controller has no report of this router yet. That does not count

@@ -98,6 +98,8 @@ pub(crate) struct AgentShared {
     /// When a controller last sent or confirmed the present configuration, in milliseconds since
     /// 1970; 0 without one.
     confirmed_ms: AtomicU64,
+    /// When a controller last accepted a report, in milliseconds since 1970; 0 before the first.
+    reported_ms: AtomicU64,
     /// Another router has this router's name at the controller. So the controller's configurations
     /// for the name are for that router.
     is_name_refused: AtomicBool,
@@ -117,6 +119,7 @@ impl AgentShared {
             setup: Mutex::default(),
             routes_left_out: AtomicU64::new(0),
             confirmed_ms: AtomicU64::new(0),
+            reported_ms: AtomicU64::new(0),
             is_name_refused: AtomicBool::new(false),
             round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
@@ -147,10 +150,25 @@ impl AgentShared {
         self.confirmed_ms.store(at_ms, Ordering::Relaxed);
     }
 
-    /// Seconds since then; none without a configuration.
+    /// The same time; none without a configuration.
+    pub(crate) fn confirmed_ms(&self) -> Option<u64> {
+        Some(self.confirmed_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0)
+    }
+
+    /// Records when a controller has accepted a report.
+    pub(crate) fn note_reported(&self, at_ms: u64) {
+        self.reported_ms.store(at_ms, Ordering::Relaxed);
+    }
+
+    /// When a controller last accepted a report, if one ever did.
+    pub(crate) fn reported_ms(&self) -> Option<u64> {
+        Some(self.reported_ms.load(Ordering::Relaxed)).filter(|at_ms| *at_ms > 0)
+    }
+
+    /// Seconds since the configuration was confirmed; none without one.
     pub(crate) fn configuration_age_s(&self) -> Option<u64> {
-        let confirmed_ms = self.confirmed_ms.load(Ordering::Relaxed);
-        (confirmed_ms > 0).then(|| unix_time_ms().saturating_sub(confirmed_ms) / 1000)
+        let confirmed_ms = self.confirmed_ms()?;
+        Some(unix_time_ms().saturating_sub(confirmed_ms) / 1000)
     }
 
     /// Records whether the controller refuses this router because another one has its name.

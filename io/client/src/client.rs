@@ -14,7 +14,7 @@ use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
     ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
-use weir_store::HoldingsStatus;
+use weir_store::{HoldingsStatus, ObjectList, ObjectQuery};
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 
@@ -551,6 +551,16 @@ impl Client {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let content = self.dataset_at(HoldingsStatus::dataset_name(scope.prefix(), object))?;
         HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
+    }
+
+    /// The objects in the store of a router on this machine. Their times count from `now`.
+    pub fn objects(
+        &mut self,
+        query: &ObjectQuery,
+        now: Instant,
+    ) -> Result<ObjectList, CommandError> {
+        let content = self.dataset_at(query.dataset_name(Scope::Localhost.prefix()))?;
+        ObjectList::decode(&content, now).map_err(|_| CommandError::Malformed)
     }
 
     /// A status dataset as the router sends it, with all its segments joined.

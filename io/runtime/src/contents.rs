@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use weir_forward::MissReports;
-use weir_store::{HoldingChanges, HoldingsConfig, Rules};
+use weir_store::{HoldingChanges, HoldingsConfig, ObjectList, ObjectQuery, Rules};
 use weir_wire::Name;
 
 use crate::contents_request::{
@@ -64,6 +64,25 @@ impl Contents {
         self.page(ContentsRequest::ListOne { object: object.clone() }, within)
     }
 
+    /// Lists the objects in the store with their shares and uses. Needs no index for memory; the
+    /// first call starts one for disks.
+    pub fn objects(
+        &self,
+        query: ObjectQuery,
+        within: Duration,
+    ) -> Result<ObjectList, ContentsError> {
+        self.control.objects(query, within)
+    }
+
+    /// Keeps the Data below a prefix in memory, up to `bytes_max` bytes, in addition to the rules of
+    /// a plan.
+    ///
+    /// # Errors
+    /// [`ContentsError::Refused`]: the rules and pins together keep too much.
+    pub fn pin(&self, prefix: Name, bytes_max: u64, within: Duration) -> Result<(), ContentsError> {
+        self.request(ContentsRequest::Pin { prefix, bytes_max }, within).map(drop)
+    }
+
     /// Returns changes since the previous call, for at most `blocks_max` ranges of 64 segments in
     /// each tier of each worker thread. Several callers would split the changes among themselves,
     /// so there must be only one.
@@ -74,7 +93,7 @@ impl Contents {
     ) -> Result<HoldingChanges, ContentsError> {
         match self.request(ContentsRequest::TakeChanges { blocks_max }, within)? {
             ContentsReply::Changes(changes) => Ok(changes),
-            ContentsReply::Done | ContentsReply::Page(_) => Err(ContentsError::Stopped),
+            _ => Err(ContentsError::Stopped),
         }
     }
 
@@ -123,7 +142,7 @@ impl Contents {
     ) -> Result<ContentsPage, ContentsError> {
         match self.request(question, within)? {
             ContentsReply::Page(page) => Ok(page),
-            ContentsReply::Done | ContentsReply::Changes(_) => Err(ContentsError::Stopped),
+            _ => Err(ContentsError::Stopped),
         }
     }
 
@@ -132,15 +151,38 @@ impl Contents {
         question: ContentsRequest,
         within: Duration,
     ) -> Result<ContentsReply, ContentsError> {
+        self.control.contents(question, within)
+    }
+}
+
+impl ControlSender {
+    /// Sends a request about the store, and waits for its reply.
+    fn contents(
+        &self,
+        question: ContentsRequest,
+        within: Duration,
+    ) -> Result<ContentsReply, ContentsError> {
         /// Time that the control thread itself may take after the worker threads' deadline.
         const GRACE: Duration = Duration::from_millis(100);
         let (answer, answered) = crossbeam_channel::bounded(1);
         let until = Instant::now() + within;
-        self.control.send(ToControl::Contents { question, within, answer });
+        self.send(ToControl::Contents { question, within, answer });
         match answered.recv_deadline(until + GRACE) {
             Ok(answer) => answer,
             Err(crossbeam_channel::RecvTimeoutError::Timeout) => Err(ContentsError::TimedOut),
             Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(ContentsError::Stopped),
+        }
+    }
+
+    /// See [`Contents::objects`].
+    pub(crate) fn objects(
+        &self,
+        query: ObjectQuery,
+        within: Duration,
+    ) -> Result<ObjectList, ContentsError> {
+        match self.contents(ContentsRequest::Objects(query), within)? {
+            ContentsReply::Objects(list) => Ok(list),
+            _ => Err(ContentsError::Stopped),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use weir_base::FaceId;
 use weir_forward::MissReports;
-use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesError};
+use weir_store::{
+    Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, ObjectList, ObjectQuery, Rules,
+    RulesError,
+};
 use weir_wire::Name;
 
 /// A page of holdings.
@@ -49,6 +52,9 @@ pub enum ContentsError {
     TimedOut,
     #[error("the router is stopping")]
     Stopped,
+    /// The prefix has no pin.
+    #[error("{0} is not pinned")]
+    NotPinned(Name),
     /// The rules do not come into force.
     #[error(transparent)]
     Refused(#[from] RulesError),
@@ -60,6 +66,10 @@ pub(crate) enum ContentsRequest {
     Track(Option<HoldingsConfig>),
     List { prefix: Name, from: Option<ContentsCursor>, visits_max: u32 },
     ListOne { object: Name },
+    Objects(ObjectQuery),
+    EvictFirst { prefix: Name },
+    Pin { prefix: Name, bytes_max: u64 },
+    Unpin { prefix: Name },
     TakeChanges { blocks_max: usize },
     RestartChanges,
     StopChanges,
@@ -71,6 +81,8 @@ pub(crate) enum ContentsRequest {
 pub(crate) enum ContentsReply {
     Done,
     Page(ContentsPage),
+    Objects(ObjectList),
+    Count(u64),
     Changes(HoldingChanges),
 }
 

@@ -7,11 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use weir_face::Socket;
+use weir_manage::ControllerStatus;
 
 use crate::contents::Contents;
 use crate::error::StopError;
 use crate::mailbox::ControlSender;
-use crate::message::ToControl;
+use crate::message::{ControllerSource, ToControl};
 use crate::metrics::{ExtraMetric, MetricsServer};
 use crate::snapshot::Snapshot;
 
@@ -66,6 +67,11 @@ impl Handle {
         if let Some(metrics) = &self.metrics {
             metrics.extra().add(Box::new(source));
         }
+    }
+
+    /// Describes the controller of this router to management clients from now on.
+    pub fn set_controller_source(&self, source: impl Fn() -> ControllerStatus + Send + 'static) {
+        self.control.send(ToControl::ControllerSource(ControllerSource(Box::new(source))));
     }
 
     /// Access to the contents of the store.

@@ -9,7 +9,7 @@ use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
 use weir_forward::{Event, FaceAttributes, FaceScope, LinkType, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop, PacketFormat};
-use weir_manage::{FacePersistency, FaceRequest};
+use weir_manage::{ControllerStatus, FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
@@ -355,5 +355,16 @@ pub(crate) enum ToControl {
         within: Duration,
         answer: ReplySender,
     },
+    /// Describes the controller of this router from now on.
+    ControllerSource(ControllerSource),
     Stop,
+}
+
+/// Describes the controller, for status/controller. Must not block.
+pub(crate) struct ControllerSource(pub(crate) Box<dyn Fn() -> ControllerStatus + Send>);
+
+impl std::fmt::Debug for ControllerSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ControllerSource")
+    }
 }

@@ -1,6 +1,7 @@
 //! `/metrics` in the Prometheus text format. Each scrape takes one [`Snapshot`]; nothing is counted
 //! here.
 
+mod contents;
 mod disk;
 mod extra;
 mod faces;
@@ -74,6 +75,7 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) 
                 plain("503 Service Unavailable", "the router is stopping or does not respond\n")
             }
         },
+        ("GET", "/contents") => contents::answer(request.query, control),
         ("GET", _) => plain("404 Not Found", "the metrics are at /metrics\n"),
         _ => plain("405 Method Not Allowed", "only GET is served here\n"),
     }

@@ -10,7 +10,8 @@ use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
 use weir_runtime::{Contents, ContentsError, MissReports};
 use weir_store::{
-    HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesError, SegmentRange, Tier,
+    HoldingsConfig, HoldingsStatus, ObjectQuery, Retention, Rule, Rules, RulesError, SegmentRange,
+    Tier,
 };
 use weir_wire::{DataView, Interest};
 
@@ -100,6 +101,48 @@ fn shards_answer_as_one() {
             fixture.contents.list_one(&name("/a"), TEST_TIMEOUT),
             Err(ContentsError::Stopped)
         );
+    }
+}
+
+/// Segments of an object are in several shards; its row and its pin are one.
+#[test]
+fn object_of_all_shards_is_one_row() {
+    for threads in [1, 2] {
+        let mut fixture = StoreFixture::start(threads);
+        fixture.fetch(0..300);
+        for _ in 0..2 {
+            fixture.consumer.send(&interest("/a/v=1/seg=70"));
+            fixture.consumer.receive().data();
+        }
+        let query = || ObjectQuery { prefix: name("/a"), ..ObjectQuery::default() };
+        let list = fixture.contents.objects(query(), TEST_TIMEOUT).unwrap();
+        let [object] = &list.objects[..] else { panic!("{list:?}") };
+        assert_eq!((object.name.clone(), object.memory.packets), (name("/a/v=1"), 300));
+        assert_eq!((object.uses.hits, list.total, list.is_partial), (2, 1, false));
+
+        let command = |command, count| {
+            (command, ControlParameters { name: Some(name("/a")), count, ..Default::default() })
+        };
+        for ((command, parameters), code) in [
+            (command(Command::CsUnpin, None), 409),
+            (command(Command::CsPin, Some(1 << 40)), 409),
+            (command(Command::CsPin, Some(1 << 20)), 200),
+            (command(Command::CsEvictFirst, None), 200),
+        ] {
+            let response = fixture.consumer.command(command, &parameters);
+            assert_eq!(response.code, code, "{command:?}");
+        }
+        let list = fixture.contents.objects(query(), TEST_TIMEOUT).unwrap();
+        assert_eq!(list.pins, [(name("/a"), 1 << 20)]);
+        // A plan with the same rule does not end the pin.
+        let plan = rules(7, range(0, 9), Retention::Refuse);
+        fixture.contents.set_rules(plan, TEST_TIMEOUT).unwrap();
+        let (unpin, parameters) = command(Command::CsUnpin, None);
+        assert_eq!(fixture.consumer.command(unpin, &parameters).code, 200);
+        let (evict, parameters) = command(Command::CsEvictFirst, None);
+        let marked = fixture.consumer.command(evict, &parameters);
+        assert_eq!(marked.body.and_then(|body| body.count), Some(300));
+        fixture.router.stop();
     }
 }
 

@@ -85,6 +85,18 @@ fn second_router_of_a_name_is_refused() {
     wait_until("the second router logs it", || {
         twin.process.log().contains("another router already reports as one")
     });
+    let controller_of =
+        |router: &Router| router.weir_json(&["status", "controller"])["controller"].take();
+    wait_until("its status says so", || {
+        let text = controller_of(&twin)["problem"].to_string();
+        text.contains("another router has this router's name")
+    });
+    let first = controller_of(&network.routers["one"]);
+    assert_eq!((&first["reachable"], &first["problem"]), (&true.into(), &Value::Null), "{first}");
+    assert!(
+        first["generation"].as_u64() > Some(0) && first["reported_unix_ms"].is_u64(),
+        "{first}"
+    );
     let state = || network.controller.request("GET", "/v1/state", None);
     wait_until("the operator sees it", || state()["twins"][0][0] == "one");
     assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);

@@ -1,5 +1,9 @@
 //! `weir cs`.
 
+mod fetch;
+mod list;
+mod pin;
+
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -50,6 +54,44 @@ enum CsCommand {
         #[arg(long, value_name = "ON|OFF")]
         serve: Option<Switch>,
     },
+    /// List the objects that the store holds, with their use
+    ///
+    /// An object is the name of stored Data without its last component: the segments of one version
+    /// of a file, or the readings of one sensor. HELD is the part of the object that memory or the
+    /// disks hold. HITS and SERVED count answers while the object was in memory; with disks, they
+    /// continue from the first `weir cs list` on. LAST USE is the last answer or arrival.
+    ///
+    /// The router needs memory while it makes the list: 1 % of the store, but at least 32 MiB. Beyond
+    /// that, objects at the end of the order are left out, and the list says so.
+    #[command(
+        after_help = "Examples:\n  weir cs list --sort served --limit 10\n  weir cs list /demo \
+                      --json"
+    )]
+    List(list::Args),
+    /// Fetch an object into the store, and write nothing here
+    ///
+    /// Verifies each segment like `weir get`, then asks the router how much of the object it holds.
+    /// Of a directory, fetches all entries. If the router does not hold everything, says so and
+    /// returns exit code 1.
+    #[command(
+        after_help = "Examples:\n  weir cs fetch /demo/services\n  weir cs fetch /data/run7 --json"
+    )]
+    Fetch(Box<fetch::Args>),
+    /// Keep the Data under a prefix in memory
+    ///
+    /// Data that memory holds now, or that arrives later, stays until `weir cs unpin`, up to --size.
+    /// All pins together may use fifteen sixteenths of the memory. A pin ends when the router
+    /// stops, unless the prefix is in the configuration ([[pin]]). It takes precedence over
+    /// rules of a controller for the same or a longer prefix.
+    #[command(
+        after_help = "Examples:\n  weir cs pin /demo/services\n  weir cs pin /demo --size 100MiB"
+    )]
+    Pin(pin::PinArgs),
+    /// End a pin: the Data is evicted like any other
+    #[command(
+        after_help = "Examples:\n  weir cs unpin /demo/services\n  weir cs unpin /demo --json"
+    )]
+    Unpin(pin::UnpinArgs),
     /// Show which segments of an object the store holds
     ///
     /// The name includes the version but no segment number; `weir get` prints it. The router starts
@@ -74,7 +116,7 @@ enum CsCommand {
     /// forged copy. (On disk it erases all packets of that name.) For one minute the router prefers
     /// other next hops to the one that sent this packet.
     #[command(
-        after_help = "Examples:\n  weir cs erase /demo\n  weir cs erase /demo/services --count 100"
+        after_help = "Examples:\n  weir cs erase /demo\n  weir cs erase /demo/services --soon"
     )]
     Erase {
         /// The prefix; / erases everything
@@ -83,6 +125,10 @@ enum CsCommand {
         /// Erase at most this number of Data packets [default: all]
         #[arg(long)]
         count: Option<u64>,
+        /// Evict the Data in memory before any other instead of erasing it now: nothing is lost
+        /// while there is room. Data on disks stays until its region is reused. Pinned Data stays
+        #[arg(long, conflicts_with = "count")]
+        soon: bool,
     },
 }
 
@@ -91,6 +137,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let is_json = args.router.json;
     match args.command.unwrap_or(CsCommand::Info) {
         CsCommand::Info => {}
+        CsCommand::List(args) => return list::run(args, &mut client, is_json),
+        CsCommand::Fetch(fetch) => return fetch::run(*fetch, &mut client, &args.router),
+        CsCommand::Pin(args) => return pin::pin(args, &mut client, is_json),
+        CsCommand::Unpin(args) => return pin::unpin(args, &mut client, is_json),
         CsCommand::Holdings { name } => {
             let held = client.holdings(&name)?;
             if is_json {
@@ -103,7 +153,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         CsCommand::Config { capacity, admit, serve } => {
             configure(&mut client, capacity, admit, serve)?;
         }
-        CsCommand::Erase { prefix, count: limit } => {
+        CsCommand::Erase { prefix, soon: true, .. } => {
+            return evict_first(&mut client, &prefix, is_json);
+        }
+        CsCommand::Erase { prefix, count: limit, .. } => {
             let erased = erase(&mut client, &prefix, limit)?;
             if is_json {
                 outln!("{}", json!({ "prefix": prefix.to_string(), "erased": erased }))?;
@@ -169,6 +222,21 @@ fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> an
             return Ok(erased);
         }
     }
+}
+
+/// Marks the Data under a prefix to be evicted first.
+fn evict_first(client: &mut ManagementClient, prefix: &Name, is_json: bool) -> anyhow::Result<()> {
+    let parameters =
+        ControlParameters { name: Some(prefix.clone()), ..ControlParameters::default() };
+    let body = client.command(Command::CsEvictFirst, &parameters)?;
+    let marked = body.count.context("the router did not report how much it marked")?;
+    if is_json {
+        outln!("{}", json!({ "prefix": prefix.to_string(), "marked": marked }))?;
+    } else {
+        let marked = count(marked, "Data packet", "Data packets");
+        outln!("{marked} under {prefix} will be evicted first")?;
+    }
+    Ok(())
 }
 
 /// The holdings of an object as text.

@@ -13,6 +13,7 @@ pub(crate) mod key;
 pub(crate) mod lab;
 #[cfg(feature = "lab")]
 pub(crate) mod link;
+pub(crate) mod ls;
 #[cfg(feature = "lab")]
 pub(crate) mod model;
 #[cfg(not(feature = "lab"))]
@@ -22,5 +23,6 @@ pub(crate) mod ping;
 pub(crate) mod put;
 pub(crate) mod route;
 pub(crate) mod router;
+pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod strategy;

@@ -5,16 +5,17 @@ use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
+use std::time::Duration;
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 use weir_agent::Agent;
 use weir_base::units::Size;
-use weir_runtime::{FunctionSamples, Profiler, Runtime};
+use weir_runtime::{FunctionSamples, Handle, Profiler, Runtime};
 
 use crate::config::{
-    FileConfig, LogFormat, LogSection, Threads, UnixChoice, default_config, parse_listen_address,
-    parse_metrics_address, parse_websocket_address,
+    FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice, default_config,
+    parse_listen_address, parse_metrics_address, parse_websocket_address,
 };
 
 /// Run a content router.
@@ -150,6 +151,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // `{error}` already includes the causes; a chain would print them twice.
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
+    pin(&router, &config)?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
     // The agent stops when it is dropped, so it lives as long as the router.
     let _agent = agent
@@ -160,6 +162,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     router.wait()?;
     profile.map_or(Ok(()), Profile::finish)
 }
+
+/// Pins the prefixes of the configuration.
+fn pin(router: &Handle, config: &FileConfig) -> anyhow::Result<()> {
+    for PinSection { prefix, size } in &config.pin {
+        let pinned = router.contents().pin(prefix.0.clone(), size.bytes, PIN_TIMEOUT);
+        pinned.map_err(|error| {
+            anyhow::anyhow!("[[pin]] {}: {error}; choose a smaller size", prefix.0)
+        })?;
+    }
+    Ok(())
+}
+
+/// Time for the worker threads to pin a prefix at the start.
+const PIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Samples per second of processor time. Many kernels take fewer.
 const PROFILE_RATE_HZ: u32 = 1000;

@@ -2,9 +2,10 @@
 
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
+use weir_face::unix_time_ms;
 use weir_manage::{
-    ChannelStatus, FaceCrowding, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry,
-    StrategyChoice,
+    ChannelStatus, ControllerStatus, FaceCrowding, FaceStatus, FibEntry, GeneralStatus,
+    NextHopRecord, RibEntry, StrategyChoice,
 };
 
 use crate::cmd::cs::{store_info, store_json, store_text};
@@ -43,10 +44,12 @@ enum Section {
     Cs,
     /// Forwarding strategies
     Strategies,
+    /// Controller that plans the routes and the store
+    Controller,
 }
 
 impl Section {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::General,
         Self::Channels,
         Self::Faces,
@@ -54,6 +57,7 @@ impl Section {
         Self::Rib,
         Self::Cs,
         Self::Strategies,
+        Self::Controller,
     ];
 
     const fn key(self) -> &'static str {
@@ -65,6 +69,7 @@ impl Section {
             Self::Rib => "rib",
             Self::Cs => "cs",
             Self::Strategies => "strategies",
+            Self::Controller => "controller",
         }
     }
 
@@ -77,6 +82,7 @@ impl Section {
             Self::Rib => "Routes",
             Self::Cs => "Content store",
             Self::Strategies => "Strategies",
+            Self::Controller => "Controller",
         }
     }
 }
@@ -158,6 +164,7 @@ fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<
         Section::Strategies => {
             choices_table(&client.dataset::<StrategyChoice>("strategy-choice/list")?)
         }
+        Section::Controller => controller_text(controller(client)?.as_ref(), unix_time_ms()),
     })
 }
 
@@ -180,6 +187,51 @@ fn section_json(client: &mut ManagementClient, part: Section) -> anyhow::Result<
             .iter()
             .map(choice_json)
             .collect(),
+        Section::Controller => controller(client)?.as_ref().map_or(Value::Null, controller_json),
+    })
+}
+
+/// What the router knows of its controller; `None` if it has none.
+fn controller(client: &mut ManagementClient) -> anyhow::Result<Option<ControllerStatus>> {
+    Ok(client.dataset::<ControllerStatus>("status/controller")?.into_iter().next())
+}
+
+fn controller_text(status: Option<&ControllerStatus>, now_unix_ms: u64) -> String {
+    let Some(status) = status else { return "  none ([controller] url)\n".to_owned() };
+    let ago = |at_ms: Option<u64>| {
+        at_ms.map_or_else(
+            || "never".to_owned(),
+            |at_ms| format!("{} ago", span(now_unix_ms.saturating_sub(at_ms))),
+        )
+    };
+    let state = match (status.is_reachable, status.connected_unix_ms) {
+        (0, _) => "no answer; what is set up stays".to_owned(),
+        (_, None) => "connected".to_owned(),
+        (_, Some(since)) => format!("connected for {}", span(now_unix_ms.saturating_sub(since))),
+    };
+    let plan = match (status.generation, &status.problem) {
+        (_, Some(problem)) => format!("not complete: {problem}"),
+        (0, None) => "none received yet".to_owned(),
+        (_, None) => format!("in force, confirmed {}", ago(status.confirmed_unix_ms)),
+    };
+    let rows = [
+        ("URL", status.urls.clone()),
+        ("state", state),
+        ("last report", ago(status.reported_unix_ms)),
+        ("plan", plan),
+    ];
+    rows.iter().map(|(label, text)| format!("  {label:<12} {}\n", printable(text))).collect()
+}
+
+fn controller_json(status: &ControllerStatus) -> Value {
+    json!({
+        "urls": status.urls.split(' ').collect::<Vec<_>>(),
+        "reachable": status.is_reachable != 0,
+        "connected_unix_ms": status.connected_unix_ms,
+        "reported_unix_ms": status.reported_unix_ms,
+        "confirmed_unix_ms": status.confirmed_unix_ms,
+        "generation": status.generation,
+        "problem": status.problem,
     })
 }
 
@@ -267,6 +319,29 @@ fn fib_json(entry: &FibEntry) -> Value {
 mod tests {
     use super::*;
     use crate::management_client::tests::client_of_manager_without;
+
+    #[test]
+    fn shows_controller_in_words() {
+        let status = ControllerStatus {
+            urls: "http://a:1 http://b:1".to_owned(),
+            is_reachable: 1,
+            connected_unix_ms: Some(40_000),
+            reported_unix_ms: Some(98_000),
+            confirmed_unix_ms: Some(95_000),
+            generation: 1_764_000_000_000,
+            problem: None,
+        };
+        let text = controller_text(Some(&status), 100_000);
+        for part in ["http://a:1", "connected for 1 min 0 s", "2 s ago", "confirmed 5 s ago"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("1764000000000"), "{text}");
+        let silent = ControllerStatus { is_reachable: 0, generation: 0, ..status };
+        let text = controller_text(Some(&silent), 100_000);
+        assert!(text.contains("no answer") && text.contains("none received yet"), "{text}");
+        assert!(controller_text(None, 0).contains("none"));
+        assert_eq!(controller_json(&silent)["urls"][1], "http://b:1");
+    }
 
     /// ndnd refuses `faces/channels`, and its answer looks like other Data.
     #[test]

@@ -39,6 +39,15 @@ impl Content {
                 let page = self.store.holdings_of(object.as_view(), hash);
                 Some(StoreEvent::Listed { transaction, page })
             }
+            StoreCommand::ListObjects { transaction, prefix, from, visits_max } => {
+                let page = self.store.objects(prefix.as_view(), from, visits_max);
+                Some(StoreEvent::Objects { transaction, page })
+            }
+            StoreCommand::EvictFirst { transaction, prefix } => {
+                let hash = key.hash(prefix.value());
+                let packets = self.store.evict_first(prefix.as_view(), hash);
+                Some(StoreEvent::Marked { transaction, packets })
+            }
             StoreCommand::TakeChanges { transaction, blocks_max } => {
                 let changes = self.store.take_changes(blocks_max);
                 self.resume_building(now);

@@ -227,6 +227,9 @@ fn parameters_are_validated() {
                 p.count = Some(0);
             }),
         ),
+        (Command::CsPin, parameters(|p| p.name = prefix())),
+        (Command::CsUnpin, parameters(|_| ())),
+        (Command::CsEvictFirst, parameters(|p| p.count = Some(1))),
         (Command::StrategyChoiceSet, parameters(|p| p.name = prefix())),
         (Command::StrategyChoiceUnset, parameters(|p| p.name = Some(Name::new()))),
         (Command::RibRegister, parameters(|p| p.cost = Some(1))),

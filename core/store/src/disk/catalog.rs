@@ -1,6 +1,6 @@
 //! The set of records on the disks: index, filter, and the list of stored segments.
 
-use super::address::{Key, RecordAddress, WHOLE};
+use super::address::{Key, RecordAddress, SECTOR_BYTES, WHOLE};
 use super::config::{DiskTierConfig, FilterKind};
 use super::index::{Cursor, DiskIndex};
 use crate::holdings::{Holdings, HoldingsConfig};
@@ -96,7 +96,7 @@ impl RecordCatalog {
     ) -> Option<RecordAddress> {
         let before = self.index.insert(key, address, path);
         if let Some(holdings) = self.holdings.as_mut().filter(|_| key.segment != WHOLE) {
-            holdings.add(key.object, key.segment, name);
+            holdings.add(key.object, key.segment, record_bytes(address), name);
         }
         if let (None, Some(filter)) = (before, &mut self.filter) {
             filter.insert(key.filter_hash());
@@ -108,7 +108,7 @@ impl RecordCatalog {
     pub(super) fn remove(&mut self, key: Key, address: RecordAddress) -> bool {
         let was_there = self.index.remove(key, address);
         if was_there {
-            on_record_removed(&mut self.filter, &mut self.holdings, key);
+            on_record_removed(&mut self.filter, &mut self.holdings, key, address);
         }
         was_there
     }
@@ -121,8 +121,8 @@ impl RecordCatalog {
     ) -> Vec<(Key, RecordAddress)> {
         let mut removed = Vec::new();
         self.index.erase_below(prefix, limit, |key, address| removed.push((key, address)));
-        for &(key, _) in &removed {
-            on_record_removed(&mut self.filter, &mut self.holdings, key);
+        for &(key, address) in &removed {
+            on_record_removed(&mut self.filter, &mut self.holdings, key, address);
         }
         removed
     }
@@ -142,7 +142,7 @@ impl RecordCatalog {
         index.sweep(steps, |key, address| {
             let is_kept = is_kept(key, address);
             if !is_kept {
-                on_record_removed(filter, holdings, key);
+                on_record_removed(filter, holdings, key, address);
             }
             is_kept
         });
@@ -178,7 +178,7 @@ impl RecordCatalog {
         };
         index.walk(building, steps, |key, address| {
             if key.segment != WHOLE && is_valid(address) {
-                holdings.add(key.object, key.segment, Vec::new);
+                holdings.add(key.object, key.segment, record_bytes(address), Vec::new);
             }
         })
     }
@@ -206,15 +206,21 @@ impl RecordCatalog {
     }
 }
 
+/// Bytes that a record takes on its disk.
+fn record_bytes(address: RecordAddress) -> u64 {
+    u64::from(address.sectors()) * SECTOR_BYTES
+}
+
 /// Updates filter and list after a record has left the index.
 #[inline]
 fn on_record_removed(
     filter: &mut Option<CountingBloom>,
     holdings: &mut Option<Box<Holdings>>,
     key: Key,
+    address: RecordAddress,
 ) {
     if let Some(holdings) = holdings.as_mut().filter(|_| key.segment != WHOLE) {
-        holdings.remove(key.object, key.segment);
+        holdings.remove(key.object, key.segment, record_bytes(address));
     }
     if let Some(filter) = filter {
         filter.remove(key.filter_hash());

@@ -1,4 +1,5 @@
 use super::ranges::{SegmentRange, push_bits};
+use crate::objects::{ObjectUses, TierShare};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Slab, Table, mix};
@@ -55,6 +56,21 @@ struct TrackedObject {
     /// The TLV-VALUE of its name; empty while it is not known.
     name: Box<[u8]>,
     first: u32,
+    held: TierShare,
+    /// What memory has counted for the object before it evicted the object's last Data.
+    uses: ObjectUses,
+}
+
+impl TrackedObject {
+    fn new(hash: u64) -> Self {
+        Self {
+            hash,
+            name: Box::default(),
+            first: NONE,
+            held: TierShare::default(),
+            uses: ObjectUses::default(),
+        }
+    }
 }
 
 /// Bytes that a block costs: the block itself, its slot on the slab's list of vacant slots, and its
@@ -168,6 +184,40 @@ impl Blocks {
         self.vacant_changed += u32::from(block.is_vacant_changed());
     }
 
+    /// Counts a segment that a block's object has gained.
+    #[inline]
+    pub(super) fn count_added(&mut self, at: u32, bytes: u64) {
+        let held = &mut self.objects[self.blocks[at].object].held;
+        held.packets += 1;
+        held.bytes += bytes;
+    }
+
+    /// Counts a segment that a block's object has lost.
+    #[inline]
+    pub(super) fn count_removed(&mut self, at: u32, bytes: u64) {
+        let held = &mut self.objects[self.blocks[at].object].held;
+        held.packets = held.packets.saturating_sub(1);
+        // A segment may have been replaced by one of another size, which is not counted.
+        held.bytes = held.bytes.saturating_sub(bytes);
+    }
+
+    /// Adds what memory has counted for an object, if it is listed.
+    pub(super) fn add_uses(&mut self, hash: u64, uses: ObjectUses) {
+        if let Some(at) = self.by_hash.find(hash, |at| self.objects[at].hash == hash) {
+            self.objects[at].uses.add(uses);
+        }
+    }
+
+    /// Name, share and uses of the object in a slot, if its name is known and starts with `prefix`.
+    pub(super) fn listed_below(
+        &self,
+        at: u32,
+        prefix: &[u8],
+    ) -> Option<(Name, TierShare, ObjectUses)> {
+        let object = self.objects.get(at).filter(|object| object.name.starts_with(prefix))?;
+        Some((self.name_of(at)?, object.held, object.uses))
+    }
+
     /// The number of block slots: every block lies below.
     pub(super) fn slots(&self) -> u32 {
         self.blocks.slots()
@@ -205,7 +255,7 @@ impl Blocks {
     fn object(&mut self, hash: u64, name: Vec<u8>) -> u32 {
         let found = self.by_hash.find(hash, |at| self.objects[at].hash == hash);
         let at = found.unwrap_or_else(|| {
-            let at = self.objects.insert(TrackedObject { hash, name: Box::default(), first: NONE });
+            let at = self.objects.insert(TrackedObject::new(hash));
             self.by_hash.insert(hash, at);
             self.unnamed += 1;
             at

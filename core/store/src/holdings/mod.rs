@@ -10,6 +10,7 @@ mod status;
 pub use ranges::SegmentRange;
 pub use status::{HoldingsError, HoldingsStatus};
 
+use crate::objects::{ObjectUses, TierShare};
 use alloc::vec::Vec;
 use blocks::{Block, Blocks, NONE};
 use ranges::push_bits;
@@ -29,7 +30,7 @@ pub struct HoldingsConfig {
 }
 
 impl Default for HoldingsConfig {
-    /// 16 MiB: 190,000 blocks of 64 segments, or 70,000 objects of one segment with names of 60
+    /// 16 MiB: 190,000 blocks of 64 segments, or 60,000 objects of one segment with names of 60
     /// bytes.
     fn default() -> Self {
         Self { bytes_max: 16 << 20 }
@@ -144,11 +145,17 @@ impl Holdings {
         self.missed > 0 || self.blocks.unnamed() > 0
     }
 
-    /// Adds a stored segment of the object whose name has the hash `object`. `name` returns the
-    /// object's name, or nothing if it is not known. Does nothing if the segment is in the index
-    /// already.
+    /// Adds a stored segment of `bytes` bytes of the object whose name has the hash `object`.
+    /// `name` returns the object's name, or nothing if it is not known. Does nothing if the segment
+    /// is in the index already.
     #[inline]
-    pub(crate) fn add(&mut self, object: u64, segment: u64, name: impl FnOnce() -> Vec<u8>) {
+    pub(crate) fn add(
+        &mut self,
+        object: u64,
+        segment: u64,
+        bytes: u64,
+        name: impl FnOnce() -> Vec<u8>,
+    ) {
         let number = segment / BLOCK_SEGMENTS;
         let at = match self.blocks.find(object, number) {
             NONE => match self.add_block(object, number, name) {
@@ -166,6 +173,7 @@ impl Holdings {
         let bits = present | 1 << (segment % BLOCK_SEGMENTS);
         if bits != present {
             self.blocks.set_bits(at, bits);
+            self.blocks.count_added(at, bytes);
             if self.is_tracking_changes {
                 self.blocks.mark_changed(at);
             }
@@ -174,7 +182,7 @@ impl Holdings {
 
     /// Removes a segment that is no longer stored. Does nothing if it is not in the index.
     #[inline]
-    pub(crate) fn remove(&mut self, object: u64, segment: u64) {
+    pub(crate) fn remove(&mut self, object: u64, segment: u64, bytes: u64) {
         let at = self.blocks.find(object, segment / BLOCK_SEGMENTS);
         if at == NONE {
             return;
@@ -186,6 +194,7 @@ impl Holdings {
         }
         let is_reported = block.is_changed() || block.reported_in(self.generation) != 0;
         self.blocks.set_bits(at, bits);
+        self.blocks.count_removed(at, bytes);
         // A block that was never reported can be freed at once. Otherwise it stays until the reader
         // knows of the removal.
         if bits == 0 && !is_reported {
@@ -346,6 +355,41 @@ impl Holdings {
             }
         }
         (to < end).then_some(to)
+    }
+
+    /// Appends the objects below a prefix with their shares and uses, visiting up to `visits_max`
+    /// objects from slot `from` on. Returns where to continue.
+    pub(crate) fn list_shares(
+        &self,
+        prefix: NameView<'_>,
+        from: u32,
+        visits_max: u32,
+        mut add: impl FnMut(Name, TierShare, ObjectUses),
+    ) -> Option<u32> {
+        let end = self.blocks.object_slots();
+        let to = end.min(from.saturating_add(visits_max));
+        for object in from..to {
+            let found = self.blocks.listed_below(object, prefix.value());
+            if let Some((name, held, uses)) = found.filter(|(_, held, _)| held.packets > 0) {
+                add(name, held, uses);
+            }
+        }
+        (to < end).then_some(to)
+    }
+
+    /// Adds what memory has counted for an object, if it is in the index.
+    pub(crate) fn add_uses(&mut self, object: u64, uses: ObjectUses) {
+        self.blocks.add_uses(object, uses);
+    }
+
+    /// Objects whose names are not known.
+    pub(crate) fn unnamed(&self) -> u32 {
+        self.blocks.unnamed()
+    }
+
+    /// Segments that did not fit into the index.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
     }
 
     #[cfg(test)]

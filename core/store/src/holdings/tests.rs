@@ -28,12 +28,12 @@ impl Fixture {
     }
 
     fn add(&mut self, object: u64, segment: u64) {
-        self.holdings.add(object, segment, || name_of(object));
+        self.holdings.add(object, segment, 100, || name_of(object));
         self.held.insert((object, segment));
     }
 
     fn remove(&mut self, object: u64, segment: u64) {
-        self.holdings.remove(object, segment);
+        self.holdings.remove(object, segment, 100);
         self.held.remove(&(object, segment));
     }
 
@@ -207,12 +207,12 @@ fn reports_object_once_named() {
     let mut holdings = Holdings::new(HoldingsConfig::default());
     holdings.begin_generation();
     for object in [1, 2] {
-        (0..200).for_each(|segment| holdings.add(object, segment, Vec::new));
+        (0..200).for_each(|segment| holdings.add(object, segment, 100, Vec::new));
     }
     let mut changes = Vec::new();
     while holdings.take_changes(Tier::Disk, 2, &mut changes) {}
     assert_eq!(changes, []);
-    (0..200).for_each(|segment| holdings.remove(2, segment));
+    (0..200).for_each(|segment| holdings.remove(2, segment, 100));
     holdings.learn_name(1, || name_of(1));
     while holdings.take_changes(Tier::Disk, 100, &mut changes) {}
     assert_eq!(changes.len(), 1);
@@ -225,7 +225,7 @@ fn reports_object_once_named() {
 fn finds_object_by_hash() {
     let mut holdings = Holdings::new(HoldingsConfig::default());
     for segment in 5..80 {
-        holdings.add(9, segment, Vec::new);
+        holdings.add(9, segment, 100, Vec::new);
     }
     assert_eq!(holdings.of(9), [SegmentRange { first: 5, last: 79 }]);
     assert_eq!(holdings.of(8), []);
@@ -233,7 +233,7 @@ fn finds_object_by_hash() {
     let mut listed = Vec::new();
     assert_eq!(holdings.list(Tier::Disk, Name::default().as_view(), 0, 10, &mut listed), None);
     assert_eq!(listed, []);
-    holdings.add(9, 100, || name_of(9));
+    holdings.add(9, 100, 100, || name_of(9));
     holdings.list(Tier::Disk, Name::default().as_view(), 0, 10, &mut listed);
     assert_eq!(listed[0].ranges.len(), 2);
     assert!(!holdings.is_partial());

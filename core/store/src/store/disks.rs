@@ -7,7 +7,7 @@ use crate::disk::{
     Comparison, DiskTier, DiskTierConfig, LostSegment, Offer, OfferAt, OfferReason, OfferResult,
     key_of,
 };
-use crate::entry::{Entry, NACK, UNVERIFIED, USED};
+use crate::entry::{EVICT_FIRST, Entry, NACK, UNVERIFIED, USED};
 use crate::holdings::Holdings;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
@@ -254,6 +254,10 @@ impl Disks {
         let (entry, tree) = memory.entry_mut(index);
         // A Nack is valid for a short time only, so it is not worth a write.
         if entry.flags & NACK != 0 {
+            return OfferResult::Rejected;
+        }
+        // Nor is Data that a command wants evicted, unless memory is lost anyway.
+        if entry.flags & EVICT_FIRST != 0 && reason != OfferReason::Shutdown {
             return OfferResult::Rejected;
         }
         let Ok(name) = NameView::from_value(entry.name_value()) else {

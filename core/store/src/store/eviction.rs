@@ -4,15 +4,15 @@ use super::memory::Memory;
 use super::query::NameHashes;
 use crate::config::EvictionPolicy;
 use crate::disk::segment_at_end;
-use crate::entry::{Entry, List, NONE, PINNED, PolicyLinks};
+use crate::entry::{EVICT_FIRST, Entry, List, NONE, PINNED, PolicyLinks};
 use crate::policy::{IncomingData, Policy};
 use crate::rules::{ActiveRules, Retention, Rules, RulesError};
 use alloc::boxed::Box;
 use weir_base::Slab;
 use weir_wire::NameView;
 
-/// Each entry of the store is in exactly one list: one of the policy's, or the list of pinned
-/// entries. The lists use links inside the entries.
+/// Each entry of the store is in exactly one list: one of the policy's, the list of pinned entries,
+/// or that of entries to evict first. The lists use links inside the entries.
 pub(super) struct Eviction {
     policy: Policy,
     /// The rules in force, if a plan was ever set.
@@ -20,11 +20,19 @@ pub(super) struct Eviction {
     /// Entries that rules pin. They are in no list of the policy.
     pinned: List<PolicyLinks>,
     pinned_bytes: u64,
+    /// Entries that a command wants evicted before any other. They are in no list of the policy.
+    first: List<PolicyLinks>,
 }
 
 impl Eviction {
     pub(super) fn new(kind: EvictionPolicy) -> Self {
-        Self { policy: Policy::new(kind), active_rules: None, pinned: List::EMPTY, pinned_bytes: 0 }
+        Self {
+            policy: Policy::new(kind),
+            active_rules: None,
+            pinned: List::EMPTY,
+            pinned_bytes: 0,
+            first: List::EMPTY,
+        }
     }
 
     /// Changes the policy. The new policy receives the entries in the order in which the old one
@@ -109,7 +117,7 @@ impl Eviction {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        if entries[index].flags & PINNED == 0 {
+        if entries[index].flags & (PINNED | EVICT_FIRST) == 0 {
             self.policy.on_hit(entries, index);
         }
     }
@@ -117,10 +125,55 @@ impl Eviction {
     /// Removes an entry from its list for a reason other than lack of memory, such as an erasure.
     #[inline]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        match entries[index].flags & PINNED {
+        match entries[index].flags & (PINNED | EVICT_FIRST) {
             0 => self.policy.on_remove(entries, index),
-            _ => self.unpin(entries, index),
+            PINNED => self.unpin(entries, index),
+            _ => {
+                self.first.unlink(entries, index);
+                entries[index].flags &= !EVICT_FIRST;
+            }
         }
+    }
+
+    /// Marks the entries at or below a prefix to be evicted before all others, except those that
+    /// rules pin. Returns how many entries were marked.
+    pub(super) fn evict_first(
+        &mut self,
+        memory: &mut Memory,
+        prefix: NameView<'_>,
+        hash: u64,
+    ) -> u64 {
+        let mut marked = 0;
+        let whole = memory.find(hash, prefix.value());
+        let top = memory.node_of(prefix, hash);
+        let mut next = top.and_then(|top| memory.first_below(top));
+        if let Some(index) = whole {
+            marked += u64::from(self.mark_first(&mut memory.entries, index));
+        }
+        while let (Some(top), Some(index)) = (top, next) {
+            next = memory.next_below(top, index);
+            if memory.entries[index].is_below(prefix) {
+                marked += u64::from(self.mark_first(&mut memory.entries, index));
+            }
+        }
+        marked
+    }
+
+    fn mark_first(&mut self, entries: &mut Slab<Entry>, index: u32) -> bool {
+        if entries[index].flags & (PINNED | EVICT_FIRST) != 0 {
+            return false;
+        }
+        self.policy.on_remove(entries, index);
+        entries[index].flags |= EVICT_FIRST;
+        self.first.push_back(entries, index);
+        true
+    }
+
+    #[cold]
+    fn take_first(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
+        let index = Some(self.first.head()).filter(|&index| index != NONE)?;
+        self.first.unlink(entries, index);
+        Some(index)
     }
 
     /// Notes that a node of the prefix tree now belongs to a new object.
@@ -129,14 +182,17 @@ impl Eviction {
         self.policy.on_new_object(node);
     }
 
-    /// Removes and returns the next entry to evict. A pinned entry is evicted only if no other is
-    /// left, for instance after the store has shrunk.
+    /// Removes and returns the next entry to evict: first those that a command has marked. A pinned
+    /// entry is evicted only if no other is left, for instance after the store has shrunk.
     #[inline(always)]
     pub(super) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
         incoming: IncomingData<'_>,
     ) -> Option<u32> {
+        if !self.first.is_empty() {
+            return self.take_first(entries);
+        }
         let victim = self.policy.take_victim(entries, incoming);
         victim.or_else(|| self.take_pinned(entries))
     }
@@ -168,7 +224,7 @@ impl Eviction {
             let hashes = NameHashes { whole, parent, grandparent: None };
             let Some(rule) = self.rule_for(name, hashes) else { continue };
             if self.can_pin(rule, entry) {
-                self.policy.on_remove(&mut memory.entries, index);
+                self.on_remove(&mut memory.entries, index);
                 self.pin(&mut memory.entries, rule, index);
             }
         }

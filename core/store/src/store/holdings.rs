@@ -74,15 +74,16 @@ impl StoreHoldings {
     pub(super) fn add(&mut self, memory: &Memory, index: u32) {
         let entry = &memory.entries[index];
         if let Some((object, segment)) = segment_of(memory, entry) {
-            self.memory.add(object, segment, || object_name(entry));
+            self.memory.add(object, segment, entry.packet.len() as u64, || object_name(entry));
         }
     }
 
     /// Removes the segment of an entry that leaves memory. The entry's node must still exist.
     #[inline]
     pub(super) fn remove(&mut self, memory: &Memory, index: u32) {
-        if let Some((object, segment)) = segment_of(memory, &memory.entries[index]) {
-            self.memory.remove(object, segment);
+        let entry = &memory.entries[index];
+        if let Some((object, segment)) = segment_of(memory, entry) {
+            self.memory.remove(object, segment, entry.packet.len() as u64);
         }
     }
 
@@ -95,7 +96,8 @@ impl StoreHoldings {
             for at in self.build_position..to {
                 let Some(entry) = memory.entries.get(at) else { continue };
                 if let Some((object, segment)) = segment_of(memory, entry) {
-                    self.memory.add(object, segment, || object_name(entry));
+                    let bytes = entry.packet.len() as u64;
+                    self.memory.add(object, segment, bytes, || object_name(entry));
                 }
             }
             self.build_position = to;

@@ -4,6 +4,7 @@ use super::query::{NameHashes, Query};
 use super::{COMPONENTS_MAX, PREFIX_VISITS_MAX, UNKNOWN_SOURCE};
 use crate::entry::{ENTRY_BYTES, Entry, Links, NACK, NONE, USED, entry_bytes};
 use crate::name_index::{NameIndex, StoredNames};
+use crate::objects::ObjectUses;
 use crate::tree::{NODE_BYTES, Tree};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -273,6 +274,43 @@ impl Memory {
     #[inline]
     pub(super) fn entry_mut(&mut self, index: u32) -> (&mut Entry, &Tree) {
         (&mut self.entries[index], &self.tree)
+    }
+
+    /// Counts an answer with the Data of an entry.
+    #[inline(always)]
+    pub(super) fn count_hit(&mut self, index: u32, now: Instant) {
+        let entry = &self.entries[index];
+        self.tree.count_hit(entry.node, entry.packet.len(), now);
+    }
+
+    /// The number of node slots in the prefix tree.
+    pub(super) fn node_slots(&self) -> u32 {
+        self.tree.slots()
+    }
+
+    /// The number of Data directly below a node, which may be vacant.
+    #[inline]
+    pub(super) fn packets_of(&self, node: u32) -> u32 {
+        self.tree.packets(node)
+    }
+
+    /// The newest Data directly below a node.
+    pub(super) fn newest_of(&self, node: u32) -> Option<u32> {
+        Some(self.tree.last_entry(node)).filter(|&index| index != NONE)
+    }
+
+    /// The uses of the Data directly below a node. An arrival counts as the last use.
+    pub(super) fn uses(&self, node: u32) -> ObjectUses {
+        let uses = self.tree.uses(node);
+        let last_use = uses.last_use.max(self.tree.newest_arrival(node));
+        ObjectUses { last_use, ..uses }
+    }
+
+    /// The same, and counts from zero afterwards.
+    pub(super) fn take_uses(&mut self, node: u32) -> ObjectUses {
+        let uses = self.uses(node);
+        self.tree.restart_uses(node);
+        uses
     }
 
     pub(super) fn source(&self, index: u32) -> u32 {

@@ -60,7 +60,7 @@ use self::workers::{WorkerThreads, Workers};
 use crate::clock::{Clock, sleep_until};
 use crate::error::StopError;
 use crate::mailbox::ControlReceiver;
-use crate::message::{ToControl, ToWorker, WorkerSnapshot};
+use crate::message::{ControllerSource, ToControl, ToWorker, WorkerSnapshot};
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
@@ -85,6 +85,7 @@ struct Control {
     contents: Contents,
     store: Store,
     disks: Option<Disks>,
+    controller: Option<ControllerSource>,
     is_stopping: bool,
     failure: Option<StopError>,
 }
@@ -215,6 +216,7 @@ impl Control {
             ToControl::Contents { question, within, answer } => {
                 self.contents.on_request(now, question, within, answer);
             }
+            ToControl::ControllerSource(source) => self.controller = Some(source),
             ToControl::Ended { worker, panicked } => self.on_ended(worker, panicked),
             ToControl::Stop => self.begin_stop(now),
         }
@@ -358,6 +360,14 @@ impl Control {
             Action::ListHoldings { txn, object } => {
                 let answer = self.contents.list_holdings(now, txn, object);
                 self.management.extend(answer);
+            }
+            Action::Contents { txn, task } => {
+                let answer = self.contents.run_task(now, txn, task);
+                self.management.extend(answer);
+            }
+            Action::ReportController { txn } => {
+                let status = self.controller.as_ref().map(|source| source.0());
+                self.management.push(ManagerInput::Controller { txn, status });
             }
             Action::Snapshot { txn, kind } => {
                 self.start_snapshot(SnapshotRequester::Manager { txn, kind });

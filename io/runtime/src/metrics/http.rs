@@ -35,6 +35,8 @@ pub(super) struct Answer {
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     pub(super) path: &'a str,
+    /// What follows `?` in the URL.
+    pub(super) query: &'a str,
     /// The header `Accept`; empty if there is none.
     pub(super) accept: &'a str,
 }
@@ -193,9 +195,9 @@ fn serve(stream: &TcpStream, handler: &Handler) -> io::Result<()> {
     let accept = lines.filter_map(|line| line.split_once(':'));
     let accept = accept.filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
     let accept: Vec<&str> = accept.map(|(_, value)| value.trim()).collect();
-    let path = url.split('?').next().unwrap_or_default();
+    let (path, query) = url.split_once('?').unwrap_or((url, ""));
     let Answer { status, content_type, body } =
-        handler(&Request { method, path, accept: &accept.join(",") });
+        handler(&Request { method, path, query, accept: &accept.join(",") });
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",

@@ -245,3 +245,32 @@ fn reports_saturated_filter() {
     sum.merge(&full);
     assert_eq!(sum.filter_saturated, 2 * full.filter_saturated);
 }
+
+#[test]
+fn counters_outlive_memory_on_disk() {
+    let memory = StoreConfig { capacity_bytes: 32 << 10, ..StoreConfig::default() };
+    let mut fixture = Fixture::with(tier_config(vec![geometry(8, 64 << 10, 512)]), memory);
+    fixture.settle();
+    for number in 0..10 {
+        assert!(fixture.put_content(&segment("/a/v=1", number), b"x"));
+        assert!(fixture.ask(&std::format!("/a/v=1/seg={number}"), false, false).is_some());
+    }
+    fixture.settle();
+    for number in 0..100 {
+        assert!(fixture.put_content(&segment("/b/v=1", number), b"x"));
+        fixture.settle();
+    }
+    let memory = fixture.store.objects(name("/a").as_view(), HoldingsCursor::default(), 1000);
+    assert_eq!(memory.objects, [], "it has left memory");
+    let next = memory.next.expect("the disk follows");
+    let disk = fixture.store.objects(name("/a").as_view(), next, 1000);
+    let [object] = &disk.objects[..] else { panic!("{disk:?}") };
+    assert_eq!((object.disk.packets, object.disk.bytes), (10, 10 * 512));
+    assert_eq!(object.uses.hits, 10);
+    assert!(!disk.is_partial && disk.unnamed == 0, "{disk:?}");
+    // After a restart, only the hash of the name is known.
+    fixture.restart();
+    fixture.settle();
+    let disk = fixture.store.objects(name("/").as_view(), next, 1000);
+    assert_eq!((disk.objects.len(), disk.unnamed), (0, 2), "{disk:?}");
+}

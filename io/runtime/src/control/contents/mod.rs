@@ -1,6 +1,8 @@
 //! Requests about the store. They are sent to every worker thread, and the answers are merged.
 
 mod merge;
+mod objects;
+mod pins;
 mod shares;
 
 use std::collections::BTreeMap;
@@ -9,12 +11,14 @@ use std::time::Duration;
 use weir_base::Instant;
 use weir_face::unix_time_ms;
 use weir_forward::{Command, StoreCommand, StoreEvent};
-use weir_manage::ManagerInput;
-use weir_store::{HoldingChanges, HoldingsConfig, Rules, RulesError};
+use weir_manage::{ContentsAnswer, ContentsTask, ManagerInput};
+use weir_store::{HoldingChanges, HoldingsConfig, ObjectList, ObjectTable, Rules, RulesError};
 use weir_wire::Name;
 
 use self::merge::{merge_changes, merge_pages};
-use self::shares::shares;
+use self::objects::{LISTS_MAX, ObjectsJob, PAGE_VISITS, table_bytes_max};
+use self::pins::Pins;
+use self::shares::{PinnedRules, shares};
 use super::workers::Workers;
 use crate::contents_request::{
     ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender,
@@ -28,13 +32,26 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Where the answer goes.
 enum Requester {
     Thread(ReplySender),
-    Manager { txn: u64 },
+    /// Answered with [`ManagerInput::Holdings`].
+    Manager {
+        txn: u64,
+    },
+    /// Answered with [`ManagerInput::Contents`].
+    Operator {
+        txn: u64,
+    },
 }
 
 /// The kind of request to the shards.
 enum JobKind {
     Page,
-    Rules,
+    Objects(Box<ObjectsJob>),
+    /// Counts the packets that the shards mark.
+    Mark,
+    /// `count` is the answer.
+    Rules {
+        count: u64,
+    },
     /// `is_restart`: this batch begins a new generation with all holdings.
     Changes {
         blocks_max: usize,
@@ -58,7 +75,12 @@ pub(super) struct Contents {
     jobs: BTreeMap<u64, Job>,
     next_transaction: u64,
     tracking: Option<HoldingsConfig>,
-    rules: Rules,
+    /// The plan of a controller.
+    plan: Rules,
+    pins: Pins,
+    /// The number of the rules that the shards have, which combine plan and pins.
+    rules_generation: u64,
+    has_disks: bool,
     /// Total capacity of the stores. Rules must fit into it.
     capacity_bytes: u64,
     /// Generation and number of each shard's last batch of changes. `None` before the first batch,
@@ -67,20 +89,26 @@ pub(super) struct Contents {
     /// Generation of the whole router's changes, and number of its last batch.
     generation: u64,
     sequence: u64,
+    /// The time of the present request.
+    now: Instant,
 }
 
 impl Contents {
-    pub(super) fn new(workers: Workers, capacity_bytes: u64) -> Self {
+    pub(super) fn new(workers: Workers, capacity_bytes: u64, has_disks: bool) -> Self {
         Self {
             workers,
             jobs: BTreeMap::new(),
             next_transaction: 1,
             tracking: None,
-            rules: Rules::default(),
+            plan: Rules::default(),
+            pins: Pins::default(),
+            rules_generation: 0,
+            has_disks,
             capacity_bytes,
             reported: None,
             generation: 0,
             sequence: 0,
+            now: Instant::ZERO,
         }
     }
 
@@ -101,6 +129,7 @@ impl Contents {
         within: Duration,
         answer: ReplySender,
     ) {
+        self.now = now;
         let deadline = now.plus_ns(within.as_nanos() as u64);
         self.handle_request(question, deadline, Requester::Thread(answer));
     }
@@ -121,6 +150,24 @@ impl Contents {
             deadline,
             Requester::Manager { txn },
         )
+    }
+
+    /// Lists or changes contents for a management client.
+    pub(super) fn run_task(
+        &mut self,
+        now: Instant,
+        txn: u64,
+        task: ContentsTask,
+    ) -> Option<ManagerInput> {
+        self.now = now;
+        let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
+        let request = match task {
+            ContentsTask::List(query) => ContentsRequest::Objects(query),
+            ContentsTask::EvictFirst { prefix } => ContentsRequest::EvictFirst { prefix },
+            ContentsTask::Pin { prefix, bytes_max } => ContentsRequest::Pin { prefix, bytes_max },
+            ContentsTask::Unpin { prefix } => ContentsRequest::Unpin { prefix },
+        };
+        self.handle_request(request, deadline, Requester::Operator { txn })
     }
 
     /// Sends the request to the shards. Returns the reply to the manager, if it is known already.
@@ -166,6 +213,31 @@ impl Contents {
                     Some(StoreCommand::ListObject { transaction, object: object.clone() })
                 });
             }
+            ContentsRequest::Objects(_) if self.lists() >= LISTS_MAX => Err(ContentsError::Busy),
+            ContentsRequest::Objects(query) => {
+                if self.has_disks && self.tracking.is_none() {
+                    self.track(Some(HoldingsConfig::default()));
+                }
+                let table = ObjectTable::new(self.now, query, table_bytes_max(self.capacity_bytes));
+                let job = ObjectsJob::new(table, self.workers.count());
+                return self.request_objects(Box::new(job), deadline, asked_by);
+            }
+            ContentsRequest::EvictFirst { prefix } => {
+                return self.start_job(JobKind::Mark, deadline, asked_by, |transaction, _| {
+                    Some(StoreCommand::EvictFirst { transaction, prefix: prefix.clone() })
+                });
+            }
+            ContentsRequest::Pin { prefix, bytes_max } => {
+                let pins = self.pins.with(prefix, bytes_max);
+                return self.set_rules(self.plan.clone(), pins, bytes_max, deadline, asked_by);
+            }
+            ContentsRequest::Unpin { prefix } => match self.pins.bytes_max(&prefix) {
+                Some(bytes) => {
+                    let pins = self.pins.without(&prefix);
+                    return self.set_rules(self.plan.clone(), pins, bytes, deadline, asked_by);
+                }
+                None => Err(ContentsError::NotPinned(prefix)),
+            },
             ContentsRequest::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {
                 Ok(kind) => {
                     let take = |transaction, _| {
@@ -175,23 +247,58 @@ impl Contents {
                 }
                 Err(error) => Err(error),
             },
-            ContentsRequest::SetRules(rules) => match self.check_rules(rules) {
-                Ok(None) => Ok(ContentsReply::Done),
-                Ok(Some(mut shares)) => {
-                    return self.start_job(
-                        JobKind::Rules,
-                        deadline,
-                        asked_by,
-                        |transaction, shard| {
-                            let rules = std::mem::take(&mut shares[shard]);
-                            Some(StoreCommand::SetRules { transaction, rules })
-                        },
-                    );
+            ContentsRequest::SetRules(plan) => match self.check_plan(&plan) {
+                Ok(false) => Ok(ContentsReply::Done),
+                Ok(true) => {
+                    return self.set_rules(plan, self.pins.clone(), 0, deadline, asked_by);
                 }
                 Err(refused) => Err(refused.into()),
             },
         };
         send_reply(asked_by, result)
+    }
+
+    /// The number of lists of objects in progress.
+    fn lists(&self) -> usize {
+        self.jobs.values().filter(|job| matches!(job.kind, JobKind::Objects(_))).count()
+    }
+
+    /// Requests the next page of objects from each shard that has one.
+    fn request_objects(
+        &mut self,
+        job: Box<ObjectsJob>,
+        deadline: Instant,
+        asked_by: Requester,
+    ) -> Option<ManagerInput> {
+        let prefix = job.table.query().prefix.clone();
+        let cursors: Vec<_> =
+            (0..usize::from(self.workers.count())).map(|shard| job.cursor(shard)).collect();
+        self.start_job(JobKind::Objects(job), deadline, asked_by, |transaction, shard| {
+            let (from, prefix) = (cursors[shard]?, prefix.clone());
+            Some(StoreCommand::ListObjects { transaction, prefix, from, visits_max: PAGE_VISITS })
+        })
+    }
+
+    /// Puts a plan and pins into force. `count` is the answer to an operator.
+    fn set_rules(
+        &mut self,
+        plan: Rules,
+        pins: Pins,
+        count: u64,
+        deadline: Instant,
+        asked_by: Requester,
+    ) -> Option<ManagerInput> {
+        let rules = pins.combine(&plan, self.rules_generation + 1);
+        let pinned = PinnedRules { rules: &rules, pins: pins.list().len() };
+        let mut shares = match self.shares_of(pinned) {
+            Ok(shares) => shares,
+            Err(refused) => return send_reply(asked_by, Err(refused.into())),
+        };
+        (self.plan, self.pins, self.rules_generation) = (plan, pins, rules.generation);
+        self.start_job(JobKind::Rules { count }, deadline, asked_by, |transaction, shard| {
+            let rules = std::mem::take(&mut shares[shard]);
+            Some(StoreCommand::SetRules { transaction, rules })
+        })
     }
 
     /// Starts or stops the index of holdings.
@@ -240,6 +347,8 @@ impl Contents {
     /// answer.
     pub(super) fn on_event(&mut self, worker: u16, event: StoreEvent) -> Option<ManagerInput> {
         let (StoreEvent::Listed { transaction, .. }
+        | StoreEvent::Objects { transaction, .. }
+        | StoreEvent::Marked { transaction, .. }
         | StoreEvent::Changed { transaction, .. }
         | StoreEvent::RulesSet { transaction, .. }) = event;
         let job = self.jobs.get_mut(&transaction)?;
@@ -265,7 +374,15 @@ impl Contents {
         let result = match kind {
             JobKind::Page => merge_pages(parts, usize::from(self.workers.count()), waiting)
                 .map(ContentsReply::Page),
-            JobKind::Rules => rules_result(parts, waiting),
+            JobKind::Objects(mut job) => {
+                if job.add(parts, waiting) {
+                    return self.request_objects(job, deadline, asked_by);
+                }
+                let pins = self.pins.list().to_vec();
+                Ok(ContentsReply::Objects(ObjectList { pins, ..job.table.into_list() }))
+            }
+            JobKind::Mark => marked(parts, waiting),
+            JobKind::Rules { count } => rules_result(parts, waiting, count),
             JobKind::Changes { .. } if waiting != 0 => {
                 self.reported = None;
                 Err(ContentsError::TimedOut)
@@ -347,25 +464,29 @@ impl Contents {
         Ok(Some(merge_changes(batches, self.generation, self.sequence)))
     }
 
-    /// Returns each shard's share of new rules, or `None` if these rules are already in force.
-    /// Every reason for which a shard could reject its share is checked here, before any is sent.
-    fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesError> {
-        if rules == self.rules {
-            return Ok(None);
+    /// Whether a plan is new. A plan that is in force already is not.
+    fn check_plan(&self, plan: &Rules) -> Result<bool, RulesError> {
+        if *plan == self.plan {
+            return Ok(false);
         }
-        let (offered, present) = (rules.generation, self.rules.generation);
+        let (offered, present) = (plan.generation, self.plan.generation);
         if offered <= present {
             return Err(RulesError::Outdated { offered, present });
         }
+        Ok(true)
+    }
+
+    /// Each shard's share of rules. Every reason for which a shard could reject its share is
+    /// checked here, before any is sent.
+    fn shares_of(&self, pinned: PinnedRules<'_>) -> Result<Vec<Rules>, RulesError> {
         let capacity_bytes = self.capacity_bytes;
-        rules.check(capacity_bytes)?;
+        pinned.rules.check(capacity_bytes)?;
         let shards = self.workers.count();
-        let shares = shares(&rules, self.workers.shard_key(), shards, capacity_bytes);
+        let shares = shares(pinned, self.workers.shard_key(), shards, capacity_bytes);
         for share in &shares {
             share.check(capacity_bytes / u64::from(shards))?;
         }
-        self.rules = rules;
-        Ok(Some(shares))
+        Ok(shares)
     }
 }
 
@@ -388,12 +509,32 @@ fn send_reply(
             let (holdings, is_partial) = (page.holdings, page.is_partial);
             Some(ManagerInput::Holdings { txn, holdings, is_partial })
         }
+        Requester::Operator { txn } => {
+            let answer = match result {
+                Ok(ContentsReply::Objects(list)) => ContentsAnswer::List(list),
+                Ok(ContentsReply::Count(count)) => ContentsAnswer::Done(count),
+                Ok(_) => ContentsAnswer::Done(0),
+                Err(error) => ContentsAnswer::Refused(error.to_string()),
+            };
+            Some(ManagerInput::Contents { txn, answer })
+        }
     }
+}
+
+/// The number of packets that all shards have marked.
+fn marked(replies: Vec<(u16, StoreEvent)>, waiting: u64) -> Result<ContentsReply, ContentsError> {
+    let packets = |event: &StoreEvent| match event {
+        StoreEvent::Marked { packets, .. } => *packets,
+        _ => 0,
+    };
+    let count = replies.iter().map(|(_, event)| packets(event)).sum();
+    if waiting == 0 { Ok(ContentsReply::Count(count)) } else { Err(ContentsError::TimedOut) }
 }
 
 fn rules_result(
     parts: Vec<(u16, StoreEvent)>,
     waiting: u64,
+    count: u64,
 ) -> Result<ContentsReply, ContentsError> {
     for (shard, event) in parts {
         if let StoreEvent::RulesSet { refused: Some(refused), .. } = event {
@@ -402,5 +543,5 @@ fn rules_result(
             return Err(refused.into());
         }
     }
-    if waiting == 0 { Ok(ContentsReply::Done) } else { Err(ContentsError::TimedOut) }
+    if waiting == 0 { Ok(ContentsReply::Count(count)) } else { Err(ContentsError::TimedOut) }
 }

@@ -181,11 +181,12 @@ impl Control {
             management,
             snapshots: Snapshots::new(workers.clone(), sender, shared_memory),
             erasures: Erasures::new(workers.clone()),
-            contents: Contents::new(workers.clone(), store_bytes),
+            contents: Contents::new(workers.clone(), store_bytes, disks.is_some()),
             store: Store::new(workers.clone(), config.store, memory),
             disks,
             workers,
             threads,
+            controller: None,
             is_stopping: false,
             failure: None,
         })

@@ -1,0 +1,526 @@
+//! Looks at objects without writing them, for `weir ls`, `weir stat` and `weir cs fetch`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_base::{NS_PER_S, Packet};
+use weir_client::Client;
+use weir_crypto::UserTrust;
+use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision, TrustedSigner};
+use weir_socket::{
+    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, MemoryOutput, Notifier,
+    Opened, Output, OutputError, PacketReader, Summary, download,
+};
+use weir_transport::{ConsumerConfig, ConsumerError, Delivery, LISTING_KEYWORD, Metadata, Target};
+use weir_wire::{DataView, Name, format_timestamp};
+
+use super::{KeyArgs, RouterArgs, Stop, parse_positive, refuse_ndn_names_over_hicn, trust};
+use crate::transfer::Interrupted;
+
+/// Memory for the listing of one directory, in bytes.
+const LISTING_BYTES_MAX: u64 = 64 << 20;
+/// Directories that a walk goes down at most.
+pub(crate) const DEPTH_MAX: usize = 64;
+/// Most objects of one command.
+const OBJECTS_MAX: usize = 1_000_000;
+/// Segments of one object that may wait for earlier ones.
+const READER_SEGMENTS_MAX: u32 = 4096;
+
+/// The options of commands that read objects but write no files.
+#[derive(clap::Args, Clone)]
+pub(crate) struct ReadArgs {
+    /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
+    /// be repeated [default: your own keys, your trust anchors and known signers]
+    #[arg(long, value_name = "FILE")]
+    trust_anchor: Vec<PathBuf>,
+    /// Accept unsigned data. Its digest detects errors, but not forgery
+    #[arg(long)]
+    allow_unsigned: bool,
+    /// Accept data whose signature cannot be verified, and unsigned data
+    #[arg(long, conflicts_with = "trust_anchor")]
+    accept_unverified: bool,
+    /// Lifetime of an Interest, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
+    lifetime: u32,
+    /// Retransmissions of an Interest before giving up
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    retries: u32,
+    #[command(flatten)]
+    keys: KeyArgs,
+}
+
+/// Connects to the router, for objects with such names.
+pub(crate) fn connect(router: &RouterArgs, name: &Name) -> anyhow::Result<Client> {
+    let client = router.connect()?;
+    refuse_ndn_names_over_hicn(&client, Default::default(), name)?;
+    Ok(client)
+}
+
+impl ReadArgs {
+    /// Which signers the user trusts for this name.
+    pub(crate) fn user_trust(&self, name: &Name) -> anyhow::Result<UserTrust> {
+        // Without a home directory there are no keys, and only digests can be verified.
+        let chain = self.keys.key_chain().ok();
+        let mut trust = UserTrust::new(name.clone(), chain, &self.trust_anchor)?;
+        if self.allow_unsigned {
+            trust.policy().allow_unsigned();
+        }
+        if self.accept_unverified {
+            trust.policy().accept_unverified();
+        }
+        Ok(trust)
+    }
+
+    /// The same options, but any data is accepted.
+    pub(crate) fn accepting_unverified(&self) -> Self {
+        Self { trust_anchor: Vec::new(), accept_unverified: true, ..self.clone() }
+    }
+
+    fn options(&self, part: Part) -> DownloadOptions {
+        DownloadOptions {
+            fetch: ConsumerConfig {
+                lifetime_ms: u64::from(self.lifetime),
+                retries_max: self.retries,
+                reader_segments_max: READER_SEGMENTS_MAX,
+                // A look at the first segment must not fetch a manifest of the others.
+                look_for_manifest: part == Part::All,
+                use_manifest: part == Part::All,
+                ..ConsumerConfig::default()
+            },
+            ..DownloadOptions::default()
+        }
+    }
+}
+
+/// Latest version of an object, or the version that the name contains.
+fn target(name: Name) -> Target {
+    match name.as_view().last().and_then(|last| last.as_version()) {
+        Some(_) => Target::Version { versioned: name },
+        None => Target::Latest { object: name, allow_stored: true },
+    }
+}
+
+/// What is fetched of objects that are no directories.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Metadata alone, and all segments of directories.
+    Listings,
+    /// Metadata and the first segment (the newest one of an object that grows).
+    First,
+    /// Everything.
+    All,
+}
+
+/// How far a walk goes.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Walk {
+    /// What is fetched of the object itself, and of all entries that are visited.
+    pub(crate) part: Part,
+    /// Directories with fewer than this number of directories above them are listed.
+    pub(crate) list_depth: usize,
+    /// Whether files in these directories are visited, too. Otherwise only their names are known.
+    pub(crate) visits_files: bool,
+}
+
+/// An object that was looked at.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The name without a version.
+    pub(crate) name: Name,
+    /// Path below the object of the command; empty for that object.
+    pub(crate) path: Vec<u8>,
+    pub(crate) depth: usize,
+    pub(crate) metadata: Metadata,
+    pub(crate) is_stored: bool,
+    /// The first segment, if it was fetched.
+    pub(crate) first: Option<Packet>,
+    /// Entries of a directory, if it was fetched. Names of directories end with a slash.
+    pub(crate) entries: Option<Vec<Vec<u8>>>,
+    /// Bytes and segments that were fetched.
+    pub(crate) bytes: u64,
+    pub(crate) segments: u64,
+}
+
+impl Seen {
+    pub(crate) fn is_directory(&self) -> bool {
+        is_directory(&self.metadata)
+    }
+}
+
+/// Whether the metadata are those of a directory listing.
+pub(crate) fn is_directory(metadata: &Metadata) -> bool {
+    let versioned = metadata.versioned.as_view();
+    metadata.is_directory() || versioned.components().any(|part| part.is_keyword(LISTING_KEYWORD))
+}
+
+/// What an object is, as its metadata say.
+pub(crate) fn kind_of(metadata: &Metadata) -> &'static str {
+    if is_directory(metadata) {
+        "directory"
+    } else if metadata.next_segment.is_some() {
+        "stream"
+    } else {
+        "file"
+    }
+}
+
+pub(crate) fn version_of(metadata: &Metadata) -> Option<u64> {
+    metadata.versioned.as_view().last()?.as_version()
+}
+
+/// A time in nanoseconds since the Unix epoch, such as 2026-11-23 08:01:59 (UTC).
+pub(crate) fn date_text(unix_ns: u64) -> String {
+    let compact = format_timestamp((unix_ns / NS_PER_S) as i64);
+    let [year, month, day, hour, minute, second] =
+        [0..4, 4..6, 6..8, 9..11, 11..13, 13..15].map(|digits| compact[digits].escape_ascii());
+    format!("{year}-{month}-{day} {hour}:{minute}:{second}")
+}
+
+/// The name of the directory of a listing: the part before the keyword component.
+fn directory_of(metadata: &Metadata, asked: &Name) -> Name {
+    let view = metadata.versioned.as_view();
+    let keyword = view.components().position(|part| part.is_keyword(LISTING_KEYWORD));
+    keyword.map_or_else(|| asked.clone(), |count| view.prefix(count).to_name())
+}
+
+/// What a walk has found.
+pub(crate) struct Survey {
+    pub(crate) seen: Vec<Seen>,
+    /// Objects that could not be fetched, with the reason.
+    pub(crate) failed: Vec<(Name, DownloadError)>,
+    pub(crate) signers: Vec<TrustedSigner>,
+}
+
+/// Looks at an object, and at the entries below it as far as `walk` says. `progress` is called
+/// regularly with the bytes fetched so far.
+///
+/// # Errors
+/// The object of the command cannot be fetched. Failures of entries are in the result.
+pub(crate) fn survey(
+    client: &mut Client,
+    args: &ReadArgs,
+    name: &Name,
+    walk: Walk,
+    stop: &Stop,
+    progress: &mut dyn FnMut(u64, &Name),
+) -> anyhow::Result<Survey> {
+    let mut trust = args.user_trust(name)?;
+    let mut walker = Walker {
+        walk,
+        stop,
+        trust: &mut trust,
+        progress,
+        pending: VecDeque::from([Visit { name: name.clone(), path: Vec::new(), depth: 0 }]),
+        active: BTreeMap::new(),
+        next_id: 0,
+        seen: Vec::new(),
+        failed: Vec::new(),
+    };
+    let result = download(client, args.options(walk.part), &mut walker);
+    let Walker { seen, failed, .. } = walker;
+    match result {
+        Ok(()) => {
+            // A signer that cannot be recorded is a matter of `weir get`.
+            let _ = trust.remember();
+            let signers = std::mem::take(&mut trust.policy().signers);
+            Ok(Survey { seen, failed, signers })
+        }
+        Err(DownloadError::Stopped) => Err(Interrupted("").into()),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+/// The message for an error, with advice.
+pub(crate) fn explain(error: DownloadError) -> anyhow::Error {
+    match &error {
+        DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
+            "the router has no route to {name}. Start the producer on this machine (`weir put`), \
+             or add a route to its machine (`weir route add`)"
+        ),
+        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
+            "the next router has no route to {name}. Check that the producer runs, and that the \
+             next router has a route to it"
+        ),
+        DownloadError::Fetch(ConsumerError::Refused(name)) => {
+            anyhow::anyhow!("the producer has no {name}. Check the name and the version")
+        }
+        DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
+            "no answer for {name}. Check the name, and that its producer runs. Only objects with \
+             metadata, as `weir put` makes them, can be listed"
+        ),
+        _ => anyhow::anyhow!("{error}"),
+    }
+}
+
+/// An object to look at.
+struct Visit {
+    name: Name,
+    path: Vec<u8>,
+    depth: usize,
+}
+
+struct Active {
+    visit: Visit,
+    metadata: Option<Metadata>,
+    is_stored: bool,
+    listing: Option<MemoryOutput>,
+    first: FirstPacket,
+}
+
+struct Walker<'a> {
+    walk: Walk,
+    stop: &'a Stop,
+    trust: &'a mut UserTrust,
+    progress: &'a mut dyn FnMut(u64, &Name),
+    pending: VecDeque<Visit>,
+    active: BTreeMap<DownloadId, Active>,
+    next_id: u64,
+    seen: Vec<Seen>,
+    failed: Vec<(Name, DownloadError)>,
+}
+
+impl Walker<'_> {
+    /// Notes an object, and schedules the entries of a directory.
+    fn on_seen(&mut self, active: Active, summary: &Summary) -> Result<(), String> {
+        let Active { visit, listing, first, is_stored, .. } = active;
+        let metadata = summary.metadata.clone();
+        let entries = listing.map(|listing| entries(&listing.take())).transpose()?;
+        if let Some(entries) = &entries {
+            let directory = directory_of(&metadata, &visit.name);
+            let lists_more = visit.depth + 1 < self.walk.list_depth;
+            for entry in entries {
+                if !self.walk.visits_files && !(lists_more && entry.ends_with(b"/")) {
+                    continue;
+                }
+                let path = join_path(&visit.path, entry);
+                let mut name = directory.clone();
+                name.append_generic(entry.strip_suffix(b"/").unwrap_or(entry));
+                self.pending.push_back(Visit { name, path, depth: visit.depth + 1 });
+            }
+        }
+        if self.seen.len() + self.pending.len() > OBJECTS_MAX {
+            return Err(format!("there are more than {OBJECTS_MAX} entries; name a part of them"));
+        }
+        self.seen.push(Seen {
+            name: visit.name,
+            path: visit.path,
+            depth: visit.depth,
+            metadata,
+            is_stored,
+            first: first.take(),
+            entries,
+            bytes: summary.octets,
+            segments: summary.segments,
+        });
+        Ok(())
+    }
+}
+
+/// The path of an entry of a directory, without the slash of a directory.
+pub(crate) fn join_path(directory: &[u8], entry: &[u8]) -> Vec<u8> {
+    let entry = entry.strip_suffix(b"/").unwrap_or(entry);
+    if directory.is_empty() { entry.to_vec() } else { [directory, entry].join(&b'/') }
+}
+
+/// Parses a listing: names, each followed by NUL; the name of a directory ends with a slash.
+fn entries(octets: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let entries = octets.split(|&octet| octet == 0).filter(|entry| !entry.is_empty());
+    entries
+        .map(|entry| {
+            let name = entry.strip_suffix(b"/").unwrap_or(entry);
+            let is_bad = name.is_empty() || name.contains(&b'/') || name == b"." || name == b"..";
+            match is_bad {
+                true => Err(format!(
+                    "the directory lists \"{}\", which is not a valid file name",
+                    name.escape_ascii()
+                )),
+                false => Ok(entry.to_vec()),
+            }
+        })
+        .collect()
+}
+
+impl DownloadHost for Walker<'_> {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        let visit = self.pending.pop_front()?;
+        let id = DownloadId(self.next_id);
+        self.next_id += 1;
+        let target = target(visit.name.clone());
+        let active = Active {
+            visit,
+            metadata: None,
+            is_stored: false,
+            listing: None,
+            first: FirstPacket::default(),
+        };
+        self.active.insert(id, active);
+        Some((id, target))
+    }
+
+    fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
+        let active = self.active.get_mut(&id).expect("it is under way");
+        active.metadata = Some(found.metadata.clone());
+        active.is_stored = found.is_stored;
+        if is_directory(&found.metadata) && active.visit.depth < self.walk.list_depth {
+            let listing = MemoryOutput::new(LISTING_BYTES_MAX);
+            active.listing = Some(listing.clone());
+            return Ok(Box::new(listing));
+        }
+        let first = active.first.clone();
+        Ok(match self.walk.part {
+            Part::Listings => Box::new(NoOutput),
+            Part::First => {
+                let newest = found.metadata.next_segment.and(found.metadata.newest_segment());
+                let segment = newest.unwrap_or(0);
+                Box::new(PartOutput { segments: segment..segment.saturating_add(1), first })
+            }
+            Part::All => {
+                // Of an object that grows, what exists now.
+                let newest = found.metadata.newest_segment();
+                let end = newest.map_or(u64::MAX, |newest| newest.saturating_add(1));
+                Box::new(PartOutput { segments: 0..end, first })
+            }
+        })
+    }
+
+    fn on_ended(
+        &mut self,
+        id: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        let active = self.active.remove(&id).expect("it was under way");
+        let (name, is_root) = (active.visit.name.clone(), active.visit.depth == 0);
+        let ended = result
+            .and_then(|summary| self.on_seen(active, &summary).map_err(DownloadError::Refused));
+        match ended {
+            Ok(()) => Ok(()),
+            Err(_) if self.stop.is_set() => Err(DownloadError::Stopped),
+            Err(error @ DownloadError::Client(_)) => Err(error),
+            Err(error) if is_root => Err(error),
+            Err(error) => {
+                self.failed.push((name, error));
+                Ok(())
+            }
+        }
+    }
+
+    fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
+        self
+    }
+
+    fn progress(&mut self, bytes: u64) -> bool {
+        if let Some(active) = self.active.values().next() {
+            (self.progress)(bytes, &active.visit.name);
+        }
+        !self.stop.is_set()
+    }
+}
+
+impl Trust for Walker<'_> {
+    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
+        self.trust.decide(data)
+    }
+
+    fn offer_certificate(&mut self, certificate: &[u8]) {
+        self.trust.offer_certificate(certificate);
+    }
+
+    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
+        self.trust.on_fetched(wanted, packet);
+    }
+
+    fn accepted_keys(&self) -> Vec<[u8; 32]> {
+        self.trust.accepted_keys()
+    }
+
+    fn explain(&self, refusal: Refusal) -> String {
+        trust::explain_to_get(refusal)
+    }
+}
+
+/// Nothing is fetched after the metadata.
+struct NoOutput;
+
+impl Output for NoOutput {
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
+        Ok(Opened::Complete)
+    }
+}
+
+/// The first packet that was delivered.
+#[derive(Clone, Default)]
+struct FirstPacket(Arc<Mutex<Option<Packet>>>);
+
+impl FirstPacket {
+    fn offer(&self, packet: Packet) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(packet);
+    }
+
+    fn take(&self) -> Option<Packet> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Verifies some segments, and keeps the first packet only.
+struct PartOutput {
+    segments: Range<u64>,
+    first: FirstPacket,
+}
+
+impl Output for PartOutput {
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
+        let reader = Box::new(DiscardReader { first: self.first.clone(), packets: 0 });
+        let segments = self.segments.clone();
+        Ok(Opened::Reader { reader, segments, packets_max: READER_SEGMENTS_MAX })
+    }
+}
+
+struct DiscardReader {
+    first: FirstPacket,
+    packets: u32,
+}
+
+impl PacketReader for DiscardReader {
+    fn take(&mut self, packets: &mut Vec<Delivery>) {
+        self.packets += packets.len() as u32;
+        if let Some(delivery) = packets.drain(..).next() {
+            self.first.offer(delivery.packet);
+        }
+    }
+
+    fn set_notifier(&mut self, _: Notifier) {}
+
+    fn take_consumed(&mut self) -> Option<u32> {
+        Some(std::mem::take(&mut self.packets))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_readable() {
+        assert_eq!(date_text(1_700_000_000 * NS_PER_S), "2023-11-14 22:13:20");
+    }
+
+    #[test]
+    fn parses_and_checks_directory_entries() {
+        let parse = |octets: &[u8]| entries(octets);
+        assert_eq!(parse(b"a\0dir/\0").unwrap(), [b"a".to_vec(), b"dir/".to_vec()]);
+        assert!(parse(b"").unwrap().is_empty());
+        for octets in [&b"../a\0"[..], b"..\0", b"a/b\0", b"/\0", b".\0"] {
+            assert!(parse(octets).is_err(), "{octets:?}");
+        }
+    }
+}

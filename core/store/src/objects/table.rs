@@ -1,0 +1,157 @@
+//! Gathers the objects of all shards within a limit of memory.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use weir_base::Instant;
+use weir_wire::Name;
+
+use super::wire::ObjectList;
+use super::{ObjectQuery, ObjectsPage, StoredObject};
+
+/// Bytes that an object costs in addition to its name: the object, its place in the map, and the
+/// allocator's overhead.
+const OBJECT_BYTES: u64 = size_of::<(Name, StoredObject)>() as u64 + 48;
+
+/// The objects found so far. Shards hold different segments of an object, so their pages are
+/// merged before the first objects of the order are chosen.
+///
+/// At the limit of memory, the table drops the last half of the order. An object that it has
+/// dropped may come back with the share of another shard only, so the list is then partial.
+#[derive(Debug)]
+pub struct ObjectTable {
+    query: ObjectQuery,
+    objects: BTreeMap<Name, StoredObject>,
+    bytes: u64,
+    bytes_max: u64,
+    list: ObjectList,
+}
+
+impl ObjectTable {
+    /// An empty table for the answer to a query of this time, which takes at most `bytes_max` bytes.
+    pub fn new(now: Instant, query: ObjectQuery, bytes_max: u64) -> Self {
+        let list = ObjectList { listed_at: now, ..ObjectList::default() };
+        Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list }
+    }
+
+    pub fn query(&self) -> &ObjectQuery {
+        &self.query
+    }
+
+    /// Not all that the store holds is known.
+    pub fn set_partial(&mut self) {
+        self.list.is_partial = true;
+    }
+
+    /// Adds a page of a shard.
+    pub fn add(&mut self, page: ObjectsPage) {
+        self.list.is_partial |= page.is_partial;
+        self.list.unnamed += page.unnamed;
+        for object in page.objects {
+            self.list.memory.add(object.memory);
+            self.list.disk.add(object.disk);
+            self.add_object(object);
+        }
+    }
+
+    fn add_object(&mut self, object: StoredObject) {
+        match self.objects.get_mut(&object.name) {
+            Some(known) => known.merge(object),
+            None => {
+                self.list.total += 1;
+                self.bytes += object_bytes(&object);
+                self.objects.insert(object.name.clone(), object);
+                if self.bytes > self.bytes_max {
+                    self.drop_half();
+                }
+            }
+        }
+    }
+
+    fn drop_half(&mut self) {
+        let before = self.objects.len();
+        let kept = self.sorted(before / 2);
+        self.bytes = kept.iter().map(object_bytes).sum();
+        self.list.dropped += (before - kept.len()) as u64;
+        self.list.is_partial = true;
+        self.objects = kept.into_iter().map(|object| (object.name.clone(), object)).collect();
+    }
+
+    /// Takes the first objects of the order.
+    fn sorted(&mut self, count: usize) -> Vec<StoredObject> {
+        let order = self.query.order;
+        let objects = core::mem::take(&mut self.objects);
+        let mut objects: Vec<StoredObject> = objects.into_values().collect();
+        if count < objects.len() && count > 0 {
+            objects.select_nth_unstable_by(count - 1, |one, other| order.compare(one, other));
+        }
+        objects.truncate(count);
+        objects.sort_unstable_by(|one, other| order.compare(one, other));
+        objects
+    }
+
+    /// The answer.
+    pub fn into_list(mut self) -> ObjectList {
+        let limit = usize::try_from(self.query.limit).unwrap_or(usize::MAX);
+        self.list.objects = self.sorted(limit);
+        self.list
+    }
+}
+
+fn object_bytes(object: &StoredObject) -> u64 {
+    OBJECT_BYTES + 2 * object.name.value().len() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objects::{ObjectOrder, ObjectUses, TierShare};
+    use alloc::format;
+
+    fn object(name: &str, bytes: u64, hits: u64) -> StoredObject {
+        StoredObject {
+            name: name.parse().unwrap(),
+            memory: TierShare { packets: 1, bytes },
+            uses: ObjectUses { hits, ..ObjectUses::default() },
+            ..StoredObject::default()
+        }
+    }
+
+    fn page(objects: Vec<StoredObject>) -> ObjectsPage {
+        ObjectsPage { objects, ..ObjectsPage::default() }
+    }
+
+    fn names(order: ObjectOrder, limit: u64) -> Vec<alloc::string::String> {
+        let query = ObjectQuery { order, limit, ..ObjectQuery::default() };
+        let mut table = ObjectTable::new(Instant::ZERO, query, 1 << 20);
+        table.add(page(alloc::vec![object("/a", 10, 1), object("/b", 30, 1)]));
+        table.add(page(alloc::vec![object("/c", 20, 9), object("/a", 40, 0)]));
+        let list = table.into_list();
+        assert_eq!((list.total, list.memory.bytes, list.is_partial), (3, 100, false));
+        list.objects.iter().map(|object| format!("{}", object.name)).collect()
+    }
+
+    #[test]
+    fn merges_shards_before_it_sorts() {
+        assert_eq!(names(ObjectOrder::Size, 10), ["/a", "/b", "/c"]);
+        assert_eq!(names(ObjectOrder::Hits, 10), ["/c", "/a", "/b"]);
+        assert_eq!(names(ObjectOrder::Hits, 1), ["/c"]);
+        assert_eq!(names(ObjectOrder::Name, 2), ["/a", "/b"]);
+        assert!(names(ObjectOrder::Name, 0).is_empty());
+    }
+
+    #[test]
+    fn keeps_the_best_within_its_memory() {
+        let query = ObjectQuery { limit: 10, ..ObjectQuery::default() };
+        let mut table = ObjectTable::new(Instant::ZERO, query, 100_000);
+        for number in 0..100_000 {
+            table.add(page(alloc::vec![object(&format!("/many/{number}"), 1, number)]));
+            assert!(table.bytes <= 100_000);
+        }
+        let list = table.into_list();
+        assert_eq!((list.total, list.is_partial), (100_000, true));
+        assert!(list.dropped > 90_000, "{}", list.dropped);
+        let hits: Vec<u64> = list.objects.iter().map(|object| object.uses.hits).collect();
+        assert_eq!(hits, (99_990..100_000).rev().collect::<Vec<_>>());
+    }
+}
