@@ -83,16 +83,29 @@ pub enum ManagerInput {
         /// Whether more segments may be stored.
         is_partial: bool,
     },
+    /// Answers [`Action::Reload`].
+    Reloaded {
+        txn: u64,
+        /// A summary of the changes, or why the configuration was refused.
+        result: Result<String, String>,
+    },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
     AddRoute { prefix: Name, route: Route },
+    /// A route is no longer in the configuration file.
+    RemoveRoute { prefix: Name, face: FaceId, origin: u64 },
     /// A strategy of the configuration file: prefix and strategy name.
     SetStrategy {
         prefix: Name,
         /// The name of the strategy, with or without version and parameters.
         strategy: Name,
     },
+    /// A strategy is no longer in the configuration file. If a command has chosen another one for
+    /// this prefix since, that choice stays.
+    UnsetStrategy { prefix: Name, strategy: Name },
+    /// The store's settings in the configuration file have changed.
+    ConfigureStore(StoreSettings),
     /// No input: a timer is due, see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
     Wakeup,
 }
@@ -224,6 +237,8 @@ pub enum Action {
         /// The name of the segments without the segment number.
         object: Name,
     },
+    /// Read the configuration again; answer with [`ManagerInput::Reloaded`].
+    Reload { txn: u64 },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

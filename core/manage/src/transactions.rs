@@ -23,6 +23,7 @@ pub(crate) enum Task {
     Store,
     General,
     Holdings { object: Name },
+    Reload,
 }
 
 impl Task {
@@ -36,6 +37,7 @@ impl Task {
             Self::Store => snapshot(SnapshotKind::Store),
             Self::General => snapshot(SnapshotKind::General),
             Self::Holdings { object } => Action::ListHoldings { txn, object },
+            Self::Reload => Action::Reload { txn },
         }
     }
 }
