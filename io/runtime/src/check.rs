@@ -53,8 +53,8 @@ fn check_names(config: &RuntimeConfig) -> Result<(), StartError> {
     for (prefix, strategy) in &config.strategies {
         weir_manage::check_strategy(strategy).map_err(|reason| {
             StartError::Config(format!(
-                "the strategy {strategy} of {prefix} cannot be used: {reason}; `weir strategy list` \
-                 shows names of strategies"
+                "the strategy {strategy} of {prefix} cannot be used: {reason}; correct its name, \
+                 or leave the version out"
             ))
         })?;
     }
