@@ -1,10 +1,11 @@
 //! Reloads of a running router, and `--check`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::served::{Site, error_of, wait_until};
+use crate::served::{Site, error_of, random_file, serve, wait_until};
 
 const BEFORE: &str = r#"
 [store]
@@ -143,6 +144,43 @@ fn storm_of_reloads_is_collapsed() {
     let reloads = site.log().matches("reloaded the configuration").count();
     assert!((1..300).contains(&reloads), "{reloads} reloads for 3000 signals");
     assert!(site.reload().unwrap().contains("nothing has changed"));
+    router.stop();
+}
+
+/// Reloads while a file passes through the router: faces, routes, strategies and the store change.
+#[test]
+fn download_loses_nothing_at_reloads() {
+    let other = BEFORE.replace("8MiB", "4MiB").replace("7002", "7003").replace("/old", "/new");
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    random_file(&site.path("file"), 48 << 20);
+    let _put = serve(&site, "file", "/file");
+    let get = || {
+        let output = site.weir(&["get", "/file", "--allow-unsigned", "--json", "--force", "-o"]);
+        let output = { output }.arg(site.path("copy")).output().unwrap();
+        assert!(output.status.success(), "{}", error_of(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let number = |key: &str| report[key].as_u64().unwrap();
+        (number("losses") + number("timeouts") + number("nacks"), report["seconds"].clone())
+    };
+    let before = get();
+    let is_done = AtomicBool::new(false);
+    let (during, reloads) = std::thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            let mut reloads = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                site.write(if reloads % 2 == 0 { &other } else { BEFORE });
+                site.reload().unwrap();
+                reloads += 1;
+            }
+            reloads
+        });
+        let during = get();
+        is_done.store(true, Ordering::Relaxed);
+        (during, storm.join().unwrap())
+    });
+    println!("48 MiB without reloads: {before:?}; with {reloads} reloads: {during:?}");
+    assert!(reloads > 1 && during.0 <= before.0, "{before:?}, {during:?}, {reloads} reloads");
     router.stop();
 }
 

@@ -1,8 +1,8 @@
 //! A router with a configuration file, whose log goes to a file.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -155,4 +155,32 @@ impl Drop for Served<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A process that is killed at the end of its test.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn random_file(path: &Path, bytes: u64) {
+    let mut random = io::Read::take(File::open("/dev/urandom").unwrap(), bytes);
+    io::copy(&mut random, &mut File::create(path).unwrap()).unwrap();
+}
+
+/// `weir put`, once it serves.
+pub(crate) fn serve(site: &Site, file: &str, name: &str) -> Killed {
+    let mut command = site.weir(&["put"]);
+    command.arg(site.path(file)).arg(name).args(["--sign", "digest"]);
+    let log = File::create(site.path("put.log")).unwrap();
+    command.stdout(Stdio::null()).stderr(log);
+    let put = Killed(command.spawn().unwrap());
+    wait_until("the file is served", || {
+        site.json(&["route", "list", "--json"]).to_string().contains(name)
+    });
+    put
 }
