@@ -47,7 +47,7 @@ fn clients_survive_a_restart() {
     let mut get = Killed(get.arg(site.path("copy")).stderr(Stdio::piped()).spawn().unwrap());
     let is_done = AtomicBool::new(false);
     let restarted = std::thread::scope(|scope| {
-        // Each command connects anew.
+        // Each command makes a connection of its own.
         let others = scope.spawn(|| {
             let (mut longest, mut count, mut refused) = (Duration::ZERO, 0, 0);
             let mut succeeded_at = Instant::now();
@@ -147,9 +147,9 @@ fn container_without_proc_starts_and_stops() {
     command.args(["--user", "--map-root-user", "--pid", "--fork", "--mount", "sh", "-c", script]);
     command.arg(env!("CARGO_BIN_EXE_weir")).arg(&root);
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let probe =
-        Command::new("unshare").args(["--user", "--map-root-user", "--pid", "--fork", "true"]);
-    let can_unshare = { probe }.status().is_ok_and(|status| status.success());
+    let mut probe = Command::new("unshare");
+    probe.args(["--user", "--map-root-user", "--pid", "--fork", "true"]);
+    let can_unshare = probe.status().is_ok_and(|status| status.success());
     if !can_unshare {
         return println!("NOT tested: containers, because unshare(1) is not permitted");
     }

@@ -75,8 +75,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     };
     let trust = TlsTrust::new(config.face_defaults.tls_ca.clone())?;
     let sockets = Sockets::open(&config)?;
-    let disk_paths: Vec<PathBuf> =
-        config.disks.iter().flat_map(|disks| &disks.files).map(|file| file.path.clone()).collect();
+    let disk_paths = named_disks(&config);
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
@@ -121,6 +120,12 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     // Fails outside systemd, which is fine.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
+}
+
+/// The paths of disks that must exist while the router runs.
+fn named_disks(config: &RuntimeConfig) -> Vec<PathBuf> {
+    let files = config.disks.iter().flat_map(|disks| &disks.files);
+    files.filter(|file| !file.unnamed).map(|file| file.path.clone()).collect()
 }
 
 impl Control {
