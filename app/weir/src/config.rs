@@ -1,6 +1,7 @@
 //! The router's configuration file (TOML). Every key has a default, and an unknown key is an error.
 //! `default-config.toml` documents all keys.
 
+mod changes;
 mod controller;
 mod disk;
 mod faces;
@@ -26,8 +27,9 @@ use weir_base::units::Size;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{FaceLimits, RuntimeConfig, StaticFace, memory_bytes_min};
 
+pub(crate) use self::changes::keys_for_restart;
 pub(crate) use self::controller::ControllerSection;
-use self::disk::DiskSection;
+pub(crate) use self::disk::DiskSection;
 use self::faces::{FacesSection, MarkingText};
 pub(crate) use self::faces::{parse_listen_address, parse_websocket_address};
 pub(crate) use self::log::{LogFilter, LogFormat, LogSection};
@@ -152,25 +154,6 @@ impl FileConfig {
         Ok(config)
     }
 
-    /// Reads `path`, or the first default path that exists. Without any file, returns the defaults.
-    pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
-        let path = match path {
-            Some(path) => path.to_path_buf(),
-            None => match default_paths().into_iter().find(|path| path.is_file()) {
-                Some(path) => path,
-                None => return Ok((Self::default(), None)),
-            },
-        };
-        let text = std::fs::read_to_string(&path).with_context(|| {
-            format!(
-                "cannot read the configuration {}; create one with `weir router \
-                 --print-default-config`",
-                path.display()
-            )
-        })?;
-        Ok((Self::parse(&text, &path.display().to_string())?, Some(path)))
-    }
-
     /// Converts the file to the configuration of the runtime. Reads the files of trust anchors and
     /// routes.
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
@@ -261,6 +244,43 @@ impl FileConfig {
     /// entries.
     pub(crate) fn rates_bps(&self) -> BTreeMap<String, u64> {
         self.face.iter().flat_map(FaceSection::rates_bps).collect()
+    }
+}
+
+/// A configuration with the file that it comes from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConfigFile {
+    pub(crate) config: FileConfig,
+    /// `None` if there is no file.
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) text: String,
+}
+
+impl ConfigFile {
+    /// Reads `path`, or the first default path that exists. Without any file, returns the defaults.
+    pub(crate) fn read(path: Option<&Path>) -> anyhow::Result<Self> {
+        let path = match path {
+            Some(path) => path.to_path_buf(),
+            None => match default_paths().into_iter().find(|path| path.is_file()) {
+                Some(path) => path,
+                None => return Ok(Self::default()),
+            },
+        };
+        let text = std::fs::read_to_string(&path).with_context(|| {
+            format!(
+                "cannot read the configuration {}; create one with `weir router \
+                 --print-default-config`",
+                path.display()
+            )
+        })?;
+        let config = FileConfig::parse(&text, &path.display().to_string())?;
+        Ok(Self { config, path: Some(path), text })
+    }
+
+    /// The file's name, for messages.
+    pub(crate) fn origin(&self) -> String {
+        let path = self.path.as_ref().map(|path| path.display().to_string());
+        path.unwrap_or_else(|| "the default configuration".into())
     }
 }
 

@@ -9,7 +9,7 @@ use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
 use weir_store::{HoldingsStatus, ObjectList, ObjectQuery};
 use weir_wire::{NackReason, Name};
 
-use crate::transfer::RouterArgs;
+use crate::transfer::{RouterArgs, cannot_connect};
 
 /// The options `--router` and `--json` of management commands.
 #[derive(clap::Args, Clone, Debug)]
@@ -42,6 +42,10 @@ impl ManagementArgs {
 pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
+    pub(crate) fn connect_to(uri: &FaceUri) -> anyhow::Result<Self> {
+        Client::connect(uri).map(Self).map_err(cannot_connect)
+    }
+
     /// Sends a command and returns the response, including an error response.
     pub(crate) fn send_command(
         &mut self,

@@ -116,7 +116,7 @@ fn parse_uri(text: &str) -> anyhow::Result<FaceUri> {
     }
 }
 
-fn cannot_connect(error: ClientError) -> anyhow::Error {
+pub(crate) fn cannot_connect(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::Connect { uri, source } => unreachable_router(&uri, &source),
         other => other.into(),

@@ -117,6 +117,12 @@ impl Authorizer {
         Self { operators, local_registration, announcement_anchors, anchors, replays }
     }
 
+    /// Replaces everything but the record of signatures, which still prevents replays.
+    pub(crate) fn replace(&mut self, new: Self) {
+        let replays = core::mem::take(&mut self.replays);
+        *self = Self { replays, ..new };
+    }
+
     /// Checks that the sender may send this command. `affects_sender_only` allows any program of
     /// this host.
     ///

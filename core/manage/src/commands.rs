@@ -64,10 +64,12 @@ pub enum Command {
     RibRegister,
     /// Removes a route.
     RibUnregister,
+    /// Reads the router's configuration again. Only Weir has this command.
+    RouterReload,
 }
 
 impl Command {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::FacesCreate,
         Self::FacesUpdate,
         Self::FacesDestroy,
@@ -82,6 +84,7 @@ impl Command {
         Self::StrategyChoiceUnset,
         Self::RibRegister,
         Self::RibUnregister,
+        Self::RouterReload,
     ];
 
     /// Module and verb, as in the name.
@@ -101,6 +104,7 @@ impl Command {
             Self::StrategyChoiceUnset => ("strategy-choice", "unset"),
             Self::RibRegister => ("rib", "register"),
             Self::RibUnregister => ("rib", "unregister"),
+            Self::RouterReload => ("router", "reload"),
         }
     }
 
@@ -129,6 +133,7 @@ impl Command {
             Self::StrategyChoiceUnset => (NAME, 0),
             Self::RibRegister => (NAME, FACE_ID | ORIGIN | COST | FLAGS | EXPIRATION),
             Self::RibUnregister => (NAME, FACE_ID | ORIGIN),
+            Self::RouterReload => (0, 0),
         }
     }
 

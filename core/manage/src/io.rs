@@ -89,16 +89,29 @@ pub enum ManagerInput {
     Contents { txn: u64, answer: ContentsAnswer },
     /// Answers [`Action::ReportController`]. `None` without a controller.
     Controller { txn: u64, status: Option<ControllerStatus> },
+    /// Answers [`Action::Reload`].
+    Reloaded {
+        txn: u64,
+        /// A summary of the changes, or why the configuration was refused.
+        result: Result<String, String>,
+    },
     /// FaceUris on which the router listens, for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
     AddRoute { prefix: Name, route: Route },
+    /// A route is no longer in the configuration file.
+    RemoveRoute { prefix: Name, face: FaceId, origin: u64 },
     /// A strategy of the configuration file: prefix and strategy name.
     SetStrategy {
         prefix: Name,
         /// The name of the strategy, with or without version and parameters.
         strategy: Name,
     },
+    /// A strategy is no longer in the configuration file. If a command has chosen another one for
+    /// this prefix since, that choice stays.
+    UnsetStrategy { prefix: Name, strategy: Name },
+    /// The store's settings in the configuration file have changed.
+    ConfigureStore(StoreSettings),
     /// No input: a timer is due, see [`Manager::next_wakeup`](crate::Manager::next_wakeup).
     Wakeup,
 }
@@ -234,6 +247,8 @@ pub enum Action {
     Contents { txn: u64, task: ContentsTask },
     /// Describe the controller; answer with [`ManagerInput::Controller`].
     ReportController { txn: u64 },
+    /// Read the configuration again; answer with [`ManagerInput::Reloaded`].
+    Reload { txn: u64 },
     /// Read counters; answer with [`ManagerInput::Snapshot`].
     Snapshot { txn: u64, kind: SnapshotKind },
 }

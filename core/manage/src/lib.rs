@@ -65,7 +65,7 @@ pub use status::{
     StrategyChoice,
 };
 pub use store_disk::CsDiskInfo;
-pub use strategy::StrategyInfo;
+pub use strategy::{StrategyInfo, check_strategy};
 
 /// Maximum number of components of FIB, RIB and strategy prefixes (NFD).
 pub const PREFIX_COMPONENTS_MAX: usize = 32;

@@ -99,6 +99,8 @@ pub struct Manager {
     store: StoreModule,
     transactions: Transactions,
     publisher: Publisher,
+    /// The strategies of a router without configuration.
+    default_strategies: Vec<(Name, Name)>,
     stats: ManagerStats,
 }
 
@@ -126,9 +128,10 @@ impl Manager {
             store: StoreModule::new(config.store, config.store_bytes_max),
             transactions: Transactions::new(config.pending_max),
             publisher: Publisher::new(config.signer),
+            default_strategies: config.default_strategies,
             stats: ManagerStats::default(),
         };
-        for (prefix, strategy) in config.default_strategies {
+        for (prefix, strategy) in manager.default_strategies.clone() {
             manager.set_initial_strategy(&prefix, &strategy, out);
         }
         // Management Interests reach the manager by the internal face.
@@ -220,6 +223,19 @@ impl Manager {
             ManagerInput::SetStrategy { prefix, strategy } => {
                 self.set_initial_strategy(&prefix, &strategy, out);
             }
+            ManagerInput::Reloaded { txn, result } => {
+                if let Some(pending) = self.end_transaction(txn) {
+                    self.respond(&pending.target, &reloaded(result), out);
+                }
+            }
+            ManagerInput::RemoveRoute { prefix, face, origin } => {
+                self.routing.remove_route(&self.faces, &prefix, face, origin);
+                self.routing.flush(&mut out.actions);
+            }
+            ManagerInput::UnsetStrategy { prefix, strategy } => {
+                self.unset_strategy(&prefix, &strategy, out);
+            }
+            ManagerInput::ConfigureStore(settings) => out.actions.extend(self.store.set(settings)),
             ManagerInput::Wakeup => {}
         }
         self.finish(at, out);
@@ -231,6 +247,17 @@ impl Manager {
         self.routing.flush(&mut out.actions);
         self.transactions.expire(at.now);
         self.readvertise(at, out);
+    }
+
+    /// Replaces who may send commands and announce prefixes. `config` has the new settings; those
+    /// of other components are ignored.
+    pub fn set_authorization(&mut self, config: ManagerConfig) {
+        self.authorizer.replace(Authorizer::new(
+            config.operators,
+            config.local_registration,
+            config.announcement_anchors,
+            config.anchors,
+        ));
     }
 
     /// The latest time to call [`Manager::handle`], with [`ManagerInput::Wakeup`] if there is no
@@ -450,6 +477,7 @@ impl Manager {
                 out.actions.extend(prefix.and_then(|prefix| self.strategies.unset(prefix)));
                 Outcome::ok(parameters)
             }
+            Command::RouterReload => Outcome::Task(Task::Reload),
             Command::RibRegister => self.register_route(request, parameters, out),
             Command::RibUnregister => {
                 request.resolve_face(&mut parameters);
@@ -688,6 +716,18 @@ impl Manager {
         }
     }
 
+    /// Restores the strategy that the prefix has without configuration.
+    fn unset_strategy(&mut self, prefix: &Name, strategy: &Name, out: &mut ManagerOutbox) {
+        if !self.strategies.has(prefix, strategy.as_view()) {
+            return;
+        }
+        let mut defaults = self.default_strategies.iter();
+        match defaults.find(|(known, _)| known == prefix).cloned() {
+            Some((prefix, default)) => self.set_initial_strategy(&prefix, &default, out),
+            None => out.actions.extend(self.strategies.unset(prefix)),
+        }
+    }
+
     fn on_face_event(
         &mut self,
         now: Instant,
@@ -920,6 +960,20 @@ impl Manager {
         self.stats.signer_failures += u64::from(data.is_none());
         out.data.extend(data);
     }
+}
+
+/// The longest text of an answer. Names and signature need the rest of the packet.
+const RELOAD_TEXT_MAX: usize = 4096;
+
+/// The answer to router/reload.
+fn reloaded(result: Result<String, String>) -> ControlResponse {
+    let (code, mut text) = match result {
+        Ok(summary) => (200, summary),
+        Err(refusal) => (409, refusal),
+    };
+    let end = (0..=RELOAD_TEXT_MAX.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
+    text.truncate(end.unwrap_or(0));
+    ControlResponse::new(code, text)
 }
 
 /// Whether the names of all datasets begin with the Interest's name.

@@ -110,9 +110,7 @@ impl Routing {
 
     /// Removes the route that a prefix announcement has made.
     pub(crate) fn withdraw(&mut self, faces: &FaceTable, prefix: &Name, face: FaceId) {
-        let mut changes = Vec::new();
-        self.rib.unregister(prefix, face, route_origin::PREFIX_ANNOUNCEMENT, &mut changes);
-        self.apply(faces, changes);
+        self.remove_route(faces, prefix, face, route_origin::PREFIX_ANNOUNCEMENT);
     }
 
     /// Removes the routes to a face that prefix announcements have made.
@@ -126,8 +124,19 @@ impl Routing {
         let prefix = parameters.name.clone().unwrap_or_default();
         let face = parameters.face_id.unwrap_or(FaceId::INVALID);
         let origin = parameters.origin.unwrap_or(route_origin::APP);
+        self.remove_route(faces, &prefix, face, origin);
+    }
+
+    /// Removes one route.
+    pub(crate) fn remove_route(
+        &mut self,
+        faces: &FaceTable,
+        prefix: &Name,
+        face: FaceId,
+        origin: u64,
+    ) {
         let mut changes = Vec::new();
-        self.rib.unregister(&prefix, face, origin, &mut changes);
+        self.rib.unregister(prefix, face, origin, &mut changes);
         self.apply(faces, changes);
     }
 

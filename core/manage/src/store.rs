@@ -53,6 +53,15 @@ impl StoreModule {
         (body, has_changed.then_some(Action::ConfigureStore(self.settings)))
     }
 
+    /// Sets all settings. Returns the action for the driver, if something has changed.
+    pub(crate) fn set(&mut self, settings: StoreSettings) -> Option<Action> {
+        let capacity_bytes = settings.capacity_bytes.min(self.bytes_max);
+        let settings = StoreSettings { capacity_bytes, ..settings };
+        let has_changed = settings != self.settings;
+        self.settings = settings;
+        has_changed.then_some(Action::ConfigureStore(settings))
+    }
+
     /// Fills in the fields of cs/info that the driver does not know.
     pub(crate) fn fill_in(&self, info: &mut CsInfo) {
         info.capacity = self.capacity();

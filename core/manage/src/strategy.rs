@@ -48,6 +48,16 @@ impl StrategyInfo {
     }
 }
 
+/// Checks the name of a strategy of the configuration, with or without version and parameters.
+///
+/// # Errors
+/// Why a manager with the default strategies would refuse it.
+pub fn check_strategy(name: &Name) -> Result<(), String> {
+    let kinds = RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect();
+    let table = StrategyTable::new(kinds, 0);
+    table.resolve(name.as_view()).map(drop).map_err(|refusal| refusal.text)
+}
+
 /// The strategy of each prefix, and the available strategies.
 #[derive(Clone, Debug)]
 pub(crate) struct StrategyTable {
@@ -96,6 +106,12 @@ impl StrategyTable {
     pub(crate) fn unset(&mut self, prefix: &Name) -> Option<Action> {
         self.choices.remove(prefix)?;
         Some(Action::SetStrategy { prefix: prefix.clone(), strategy: None })
+    }
+
+    /// Whether the prefix has this strategy.
+    pub(crate) fn has(&self, prefix: &Name, strategy: NameView<'_>) -> bool {
+        let resolved = self.resolve(strategy).ok();
+        resolved.is_some() && self.choices.get(prefix) == resolved.as_ref()
     }
 
     /// The full name of the strategy that `name` denotes, or the refusal. Without a version in

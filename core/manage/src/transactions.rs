@@ -26,6 +26,7 @@ pub(crate) enum Task {
     Holdings { object: Name },
     Contents(ContentsTask),
     Controller,
+    Reload,
 }
 
 impl Task {
@@ -41,6 +42,7 @@ impl Task {
             Self::Holdings { object } => Action::ListHoldings { txn, object },
             Self::Contents(task) => Action::Contents { txn, task },
             Self::Controller => Action::ReportController { txn },
+            Self::Reload => Action::Reload { txn },
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    pub(crate) fn check(&self) -> Result<(), AgentError> {
+    pub fn check(&self) -> Result<(), AgentError> {
         let is_letter = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(is_letter) {
             return Err(AgentError::Name(self.name.clone()));

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Rng};
 use weir_face::{FaceUri, UdpPort};
@@ -197,7 +198,13 @@ impl Client {
     /// From now on the client also reconnects its last path, without a time limit. Meanwhile it has
     /// no path.
     pub fn retry_last_path(&mut self) {
-        self.paths.retry_last_path();
+        self.paths.retry_last_path(u64::MAX);
+    }
+
+    /// As [`Self::retry_last_path`], but the client fails if it has no path for this long. A router
+    /// that restarts does not end a download then.
+    pub fn retry_last_path_for(&mut self, limit: Duration) {
+        self.paths.retry_last_path(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Which of several paths broke or returned since the last call.
@@ -296,7 +303,7 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
-        self.paths.poll_reconnects();
+        self.paths.poll_reconnects()?;
         self.flush()?;
         let before = packets.len();
         packets.extend(self.unread_packets.drain(..));
@@ -320,7 +327,7 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<ReceivedPacket>,
     ) -> Result<bool, ClientError> {
-        self.paths.poll_reconnects();
+        self.paths.poll_reconnects()?;
         self.flush()?;
         packets.extend(self.unread_packets.drain(..));
         let is_ready = !packets.is_empty() || self.has_news();

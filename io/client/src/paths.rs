@@ -150,8 +150,10 @@ pub(crate) struct Paths {
     waker: Arc<Waker>,
     /// Unreadable frames, and packets that could not be queued, of broken connections.
     dropped: u64,
-    /// The last path is reconnected, too.
-    retries_last_path: bool,
+    /// How long the client may be without any path before it fails, in ns.
+    last_path_limit_ns: u64,
+    /// Since when it has none, and why the last one broke.
+    lost: Option<(Instant, String)>,
 }
 
 impl Paths {
@@ -164,7 +166,6 @@ impl Paths {
         assert!((1..=ROUTERS_MAX).contains(&all.len()), "1 to {ROUTERS_MAX} routers");
         let (sender, attempts) = unbounded();
         let (frames, control, changes) = (Vec::new(), Vec::new(), Vec::new());
-        let keeps_trying = false;
         Self {
             all,
             frames,
@@ -174,12 +175,13 @@ impl Paths {
             attempt_sender: sender,
             waker,
             dropped: 0,
-            retries_last_path: keeps_trying,
+            last_path_limit_ns: 0,
+            lost: None,
         }
     }
 
-    pub(crate) fn retry_last_path(&mut self) {
-        self.retries_last_path = true;
+    pub(crate) fn retry_last_path(&mut self, limit_ns: u64) {
+        self.last_path_limit_ns = limit_ns;
     }
 
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
@@ -309,11 +311,18 @@ impl Paths {
     }
 
     /// A path broke. It is reconnected later while the others continue. If no other is connected,
-    /// returns the error, unless `retries_last_path`.
+    /// returns the error, unless [`Self::retry_last_path`] was called.
     fn disconnect(&mut self, at: usize, error: ClientError) -> Result<(), ClientError> {
         let is_last = |(other, path): (usize, &Path)| other == at || path.connector.is_none();
-        if !self.retries_last_path && self.all.iter().enumerate().all(is_last) {
-            return Err(error);
+        if self.all.iter().enumerate().all(is_last) {
+            if self.last_path_limit_ns == 0 {
+                return Err(error);
+            }
+            let why = match &error {
+                ClientError::Lost(why) => why.clone(),
+                other => other.to_string(),
+            };
+            self.lost = Some((monotonic_now(), why));
         }
         let path = &mut self.all[at];
         if let Some(connector) = path.connector.take() {
@@ -325,9 +334,12 @@ impl Paths {
     }
 
     /// Takes over restored connections, and reconnects paths whose time has come.
-    pub(crate) fn poll_reconnects(&mut self) {
-        if self.all.len() == 1 && !self.retries_last_path {
-            return;
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`] if there has been no path for too long.
+    pub(crate) fn poll_reconnects(&mut self) -> Result<(), ClientError> {
+        if self.all.len() == 1 && self.last_path_limit_ns == 0 {
+            return Ok(());
         }
         while let Ok((id, result)) = self.attempt_receiver.try_recv() {
             let path = &mut self.all[usize::from(id.0)];
@@ -335,6 +347,7 @@ impl Paths {
                 Ok(connector) => {
                     (path.is_readable, path.is_writable) = (true, true);
                     path.connector = Some(connector);
+                    self.lost = None;
                     self.changes.push(PathChange { path: id, error: None });
                 }
                 Err(_) => path.retry_later(),
@@ -346,6 +359,17 @@ impl Paths {
                 self.reconnect(at);
             }
         }
+        match &self.lost {
+            Some((since, why)) if self.fails_at(*since) <= monotonic_now() => {
+                Err(ClientError::Lost(why.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// When a client without any path `since` then fails.
+    fn fails_at(&self, since: Instant) -> Instant {
+        since.plus_ns(self.last_path_limit_ns)
     }
 
     /// Connects in a thread, because that may take seconds.
@@ -380,7 +404,8 @@ impl Paths {
         }
         let now = is_ready.then_some(Instant::ZERO);
         let wakeups = self.all.iter().filter_map(Path::next_wakeup);
-        let until = wakeups.chain(deadline).chain(now).min();
+        let fails_at = self.lost.as_ref().map(|(since, _)| self.fails_at(*since));
+        let until = wakeups.chain(deadline).chain(now).chain(fails_at).min();
         let timeout = until.map(|until| {
             TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
         });

@@ -1,6 +1,6 @@
 //! One file or block device: opens and locks it, checks its contents, and reserves its space.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, FileType, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -294,20 +294,49 @@ fn system_error(path: &Path, what: &'static str, source: io::Error) -> OpenError
     OpenError::System { path: path.into(), what, source }
 }
 
+/// Checks whether a disk is there, or whether its file could be created. Opens nothing, because a
+/// running router may hold it.
+///
+/// # Errors
+/// [`OpenError`], as [`open`](crate::open) would return it.
+pub fn check(config: &DiskFileConfig) -> Result<(), OpenError> {
+    let path = &config.path;
+    let error = match std::fs::metadata(path) {
+        Ok(metadata) => return check_kind(path, metadata.file_type()),
+        Err(error) => error,
+    };
+    if error.kind() != io::ErrorKind::NotFound {
+        return Err(open_error(path, error));
+    }
+    if let Ok(target) = std::fs::read_link(path) {
+        return Err(OpenError::DanglingLink { path: path.clone(), target });
+    }
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(OpenError::NoFolder { path: path.clone() });
+    }
+    if config.bytes.is_none() {
+        return Err(OpenError::SizeNeeded { path: path.clone() });
+    }
+    Ok(())
+}
+
+/// Rejects what cannot be a disk.
+fn check_kind(path: &Path, kind: FileType) -> Result<(), OpenError> {
+    let kind = match () {
+        () if kind.is_file() || kind.is_block_device() => return Ok(()),
+        () if kind.is_dir() => "a folder",
+        () if kind.is_char_device() => "a character device",
+        () => "a pipe or socket",
+    };
+    Err(OpenError::NotADisk { path: path.into(), kind })
+}
+
 /// Opens for reading and writing, or else for reading only. Returns whether the file is new and
 /// whether it is writable.
 fn open_file(path: &Path) -> Result<(File, bool, bool), OpenError> {
     if let Ok(metadata) = std::fs::metadata(path) {
-        let kind = metadata.file_type();
-        let refused = match () {
-            () if kind.is_dir() => Some("a folder"),
-            () if kind.is_file() || kind.is_block_device() => None,
-            () if kind.is_char_device() => Some("a character device"),
-            () => Some("a pipe or socket"),
-        };
-        if let Some(kind) = refused {
-            return Err(OpenError::NotADisk { path: path.into(), kind });
-        }
+        check_kind(path, metadata.file_type())?;
     }
     // Never create the target of a link: the file system of the target may not be mounted.
     let is_link = std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());

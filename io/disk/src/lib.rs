@@ -25,6 +25,7 @@ pub use config::{DiskFileConfig, Engine};
 #[cfg(feature = "lab")]
 pub use config::{Faults, Pace, Service};
 pub use error::{LockHolder, OpenError, OpenWarning};
+pub use file::check;
 pub use lock::{LockOutcome, lock};
 #[cfg(feature = "lab")]
 pub use monitor::StallHandle;

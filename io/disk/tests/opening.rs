@@ -233,6 +233,35 @@ fn resizing_keeps_remaining_regions() {
     assert!(is_there(set, location));
 }
 
+/// The process dies after each step of a change of the size: the file has its new length, and then
+/// the second copy of the superblock is new.
+#[test]
+fn resize_survives_a_crash_at_any_step() {
+    for bytes_mib in [4, 16] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk");
+        let location = put(open_one(&config(&path, 8)).unwrap());
+        let original = fs::read(&path).unwrap();
+        drop(open_one(&config(&path, bytes_mib)).unwrap());
+        let resized = fs::read(&path).unwrap();
+        let cut = |mut octets: Vec<u8>| {
+            octets.resize(resized.len(), 0);
+            octets
+        };
+        let has_length = cut(original.clone());
+        let mut has_copy = resized.clone();
+        has_copy[..4096].copy_from_slice(&original[..4096]);
+        for crashed in [has_length, has_copy] {
+            for wanted_mib in [bytes_mib, 8] {
+                fs::write(&path, &crashed).unwrap();
+                let set = open_one(&config(&path, wanted_mib)).unwrap();
+                assert_eq!(u64::from(set.geometry(0, 0).regions), wanted_mib - 1);
+                assert!(is_there(set, location), "{bytes_mib} MiB, then {wanted_mib} MiB");
+            }
+        }
+    }
+}
+
 #[test]
 fn truncated_file_is_extended() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 mod access;
 mod descriptor;
 mod gather;
+mod inherited;
 mod interfaces;
 mod kinds;
 mod limits;
@@ -28,6 +29,7 @@ mod uri;
 mod websocket;
 
 pub use access::{PeerCredentials, UnixAccess};
+pub use inherited::{Inherited, InheritedSockets};
 pub use interfaces::{InterfaceWatch, NetworkInterface};
 pub use kinds::{Accepted, Connected, Listener, Socket};
 pub use limits::raise_file_limit;

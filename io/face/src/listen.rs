@@ -46,6 +46,14 @@ pub enum BindError {
 }
 
 impl BindError {
+    /// Whether the file system is read-only.
+    pub fn is_read_only(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => source.kind() == io::ErrorKind::ReadOnlyFilesystem,
+            _ => false,
+        }
+    }
+
     /// Whether another path may work: permissions or the directory are missing here.
     fn is_path_unusable(&self) -> bool {
         match self {
@@ -62,13 +70,14 @@ impl BindError {
     }
 }
 
-/// A listening Unix socket. Removes its path when dropped.
+/// A listening Unix socket. Removes its path when dropped, unless the service manager owns it.
 #[derive(Debug)]
 pub struct UnixListener {
     socket: Socket,
     path: PathBuf,
     /// Device and inode of the socket file, so that only this listener's own file is removed.
-    identity: (u64, u64),
+    /// `None` if it belongs to the service manager.
+    identity: Option<(u64, u64)>,
     shared_memory: Option<Arc<SharedMemory>>,
 }
 
@@ -89,7 +98,7 @@ impl UnixListener {
         let address = SockAddr::unix(&path).map_err(fail)?;
         socket.bind(&address).map_err(fail)?;
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = Some((metadata.dev(), metadata.ino()));
         let listener = Self { socket, identity, path: path.clone(), shared_memory: None };
         // No peer can connect before `listen`, so permissions up to here do not matter.
         if let Some(group) = access.group {
@@ -99,6 +108,13 @@ impl UnixListener {
         fs::set_permissions(&path, Permissions::from_mode(access.mode)).map_err(fail)?;
         listener.socket.listen(BACKLOG).map_err(fail)?;
         Ok(listener)
+    }
+
+    /// Listens on a socket of the service manager, which has set its permissions.
+    pub(crate) fn inherited(socket: Socket, path: PathBuf) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.listen(BACKLOG)?;
+        Ok(Self { socket, path, identity: None, shared_memory: None })
     }
 
     /// Listens on the first of `unix_path_candidates` where this process can create a socket.
@@ -156,7 +172,7 @@ impl UnixListener {
 impl Drop for UnixListener {
     fn drop(&mut self) {
         let is_ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+            .is_ok_and(|found| Some((found.dev(), found.ino())) == self.identity);
         if is_ours {
             let _ = fs::remove_file(&self.path);
         }
@@ -212,6 +228,13 @@ impl TcpListener {
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         Self::try_bind(address)
             .map_err(|source| BindError::Io { address: format!("tcp {address}"), source })
+    }
+
+    /// Listens on a socket of the service manager.
+    pub(crate) fn inherited(socket: Socket, local: SocketAddr) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        socket.listen(BACKLOG)?;
+        Ok(Self { socket, local })
     }
 
     fn try_bind(address: SocketAddr) -> io::Result<Self> {

@@ -58,12 +58,21 @@ impl UdpPort {
     ) -> io::Result<(Vec<Self>, io::Result<()>)> {
         // The first bind is exclusive: two routers must not share a port by accident.
         let first = Self::bind(address, options)?;
+        Ok(Self::share_all(first, count, options))
+    }
+
+    /// Binds the other sockets at the port of `first`, or returns it alone and the reason.
+    pub(crate) fn share_all(
+        first: Self,
+        count: usize,
+        options: &UdpOptions,
+    ) -> (Vec<Self>, io::Result<()>) {
         match first.share(count, options) {
-            Ok(others) => Ok(([first].into_iter().chain(others).collect(), Ok(()))),
+            Ok(others) => ([first].into_iter().chain(others).collect(), Ok(())),
             Err(error) => {
                 // Sharing failed, so make the port exclusive again.
                 let _ = first.socket().set_reuse_port(false);
-                Ok((vec![first], Err(error)))
+                (vec![first], Err(error))
             }
         }
     }

@@ -146,6 +146,16 @@ impl UdpPort {
         Self::bind_socket(Self::unbound(address)?, address, options)
     }
 
+    /// Uses a socket that is already bound to `address`.
+    pub(crate) fn inherited(
+        socket: Socket,
+        address: SocketAddr,
+        options: &UdpOptions,
+    ) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
+        Self::configured(socket, address, options)
+    }
+
     pub(crate) fn unbound(address: SocketAddr) -> io::Result<Socket> {
         Socket::new(Domain::for_address(address), Type::DGRAM, None)
     }
@@ -159,6 +169,14 @@ impl UdpPort {
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
         }
+        let port = Self::configured(socket, address, options)?;
+        port.socket.bind(&address.into())?;
+        let local = port.socket.local_addr()?.as_socket().unwrap_or(address);
+        Ok(Self { local, ..port })
+    }
+
+    /// Sets the options of a socket for `local`.
+    fn configured(socket: Socket, local: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         grow_receive_buffer(&socket, options.receive_buffer_bytes);
         grow_send_buffer(&socket, options.send_buffer_bytes);
         // If this fails, only the count of such drops is missing.
@@ -182,15 +200,13 @@ impl UdpPort {
         let batches = || mmsg::is_supported(socket.as_raw_fd());
         let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
         // A port bound to one address always sends from it.
-        let wants_local = options.local_addresses && address.ip().is_unspecified();
-        let (level, option, name) = match address {
+        let wants_local = options.local_addresses && local.ip().is_unspecified();
+        let (level, option, name) = match local {
             SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, "IP_PKTINFO"),
             SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "IPV6_RECVPKTINFO"),
         };
         let tell_local = || set_int_option(&socket, level, option, 1).is_ok();
         let knows_local = try_out(name, wants_local, &tell_local);
-        socket.bind(&address.into())?;
-        let local = socket.local_addr()?.as_socket().unwrap_or(address);
         Ok(Self {
             socket,
             local,

@@ -76,8 +76,10 @@ pub struct RuntimeConfig {
     /// Address of `/metrics`; `None` disables it. The metrics include the addresses of all peers,
     /// so use loopback or a trusted network.
     pub metrics: Option<SocketAddr>,
-    /// Whether the router handles signals: SIGTERM, SIGINT and SIGQUIT stop it; SIGHUP, SIGUSR1 and
-    /// SIGUSR2 are ignored. Off in tests, where the process belongs to the test runner.
+    /// Whether the process belongs to the router. It then handles signals: SIGTERM, SIGINT and
+    /// SIGQUIT stop it, SIGHUP requests a reload, and SIGUSR1 and SIGUSR2 are ignored. And it
+    /// listens on the sockets that the service manager has passed to the process (LISTEN_FDS).
+    /// Off in tests, where the process belongs to the test runner.
     pub handle_signals: bool,
 }
 
@@ -250,8 +252,8 @@ pub enum PitTokenChoice {
     Long,
 }
 
-/// A face of the configuration, created at the start.
-#[derive(Clone, Debug, Default)]
+/// A face of the configuration, created at the start or by a reload.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StaticFace {
     /// `udp://host:port`, `hicn+udp://host:port`, `hicn+tun://device/locator`, `tcp://host:port`,
     /// `ws://host:port`, `wss://host:port/path` or `unix:///path`. Host names are resolved again

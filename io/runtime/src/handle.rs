@@ -3,17 +3,22 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
 use weir_face::Socket;
 use weir_manage::ControllerStatus;
 
+use crate::check::check;
+use crate::config::RuntimeConfig;
 use crate::contents::Contents;
-use crate::error::StopError;
+use crate::error::{StartError, StopError};
 use crate::mailbox::ControlSender;
 use crate::message::{ControllerSource, ToControl};
-use crate::metrics::{ExtraMetric, MetricsServer};
+use crate::metrics::{ExtraMetric, ExtraMetrics, MetricsServer};
+use crate::reload::ReloadReport;
 use crate::snapshot::Snapshot;
 
 /// A running router. Dropping the handle stops the router.
@@ -22,8 +27,23 @@ pub struct Handle {
     control: ControlSender,
     thread: Option<JoinHandle<Result<(), StopError>>>,
     metrics: Option<MetricsServer>,
+    extra: ExtraMetrics,
+    /// Requests for reloads.
+    requests: Receiver<()>,
     listening: Vec<String>,
     contents: Contents,
+    disk_paths: Vec<PathBuf>,
+}
+
+/// What a handle needs besides the control thread.
+pub(crate) struct HandleParts {
+    pub(crate) control: ControlSender,
+    pub(crate) metrics: Option<MetricsServer>,
+    pub(crate) extra: ExtraMetrics,
+    pub(crate) requests: Receiver<()>,
+    pub(crate) listening: Vec<String>,
+    pub(crate) contents: Contents,
+    pub(crate) disk_paths: Vec<PathBuf>,
 }
 
 /// Connects applications in the router's process. Cheap to clone.
@@ -43,14 +63,11 @@ impl LocalPort {
 }
 
 impl Handle {
-    pub(crate) fn new(
-        control: ControlSender,
-        thread: JoinHandle<Result<(), StopError>>,
-        metrics: Option<MetricsServer>,
-        listening: Vec<String>,
-        contents: Contents,
-    ) -> Self {
-        Self { control, thread: Some(thread), metrics, listening, contents }
+    pub(crate) fn new(thread: JoinHandle<Result<(), StopError>>, parts: HandleParts) -> Self {
+        let HandleParts { control, metrics, extra, requests, listening, contents, disk_paths } =
+            parts;
+        let thread = Some(thread);
+        Self { control, thread, metrics, extra, requests, listening, contents, disk_paths }
     }
 
     /// Addresses where peers reach this router, as FaceUris with the actual ports.
@@ -64,9 +81,7 @@ impl Handle {
 
     /// Adds metrics of another component of the process to `/metrics`.
     pub fn add_metrics(&self, source: impl Fn() -> Vec<ExtraMetric> + Send + Sync + 'static) {
-        if let Some(metrics) = &self.metrics {
-            metrics.extra().add(Box::new(source));
-        }
+        self.extra.add(Box::new(source));
     }
 
     /// Describes the controller of this router to management clients from now on.
@@ -87,6 +102,74 @@ impl Handle {
     /// Current counters and sizes; `None` while the router is stopping.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.control.snapshot(Duration::from_secs(5))
+    }
+
+    /// Waits for a request to read the configuration again: SIGHUP, or `router/reload` of an
+    /// operator. Returns false when the router stops. The caller must answer each request with
+    /// [`Self::end_reload`]; requests meanwhile share the next one.
+    pub fn wait_for_reload(&self) -> bool {
+        self.requests.recv().is_ok()
+    }
+
+    /// Checks a whole configuration, then applies what a running router can change: static faces
+    /// and their routes, strategies, the store's settings, trust anchors, who may send commands,
+    /// and the address of the metrics. The rest is ignored.
+    ///
+    /// # Errors
+    /// [`StartError`]. Then nothing has changed.
+    pub fn reload(&mut self, config: RuntimeConfig) -> Result<ReloadReport, StartError> {
+        check(&config)?;
+        if let Some(gone) = self.disk_paths.iter().find(|path| !path.exists()) {
+            return Err(StartError::Config(format!(
+                "{}: this disk of the running router no longer exists, and a restart would create \
+                 an empty one; mount its file system, or stop the router before you replace it",
+                gone.display()
+            )));
+        }
+        let moved = self.move_metrics(config.metrics)?;
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        self.control.send(ToControl::Reload { config: Box::new(config), answer });
+        let stopping = |_| StartError::Config("the router is stopping".into());
+        let mut report = answered.recv().map_err(stopping)?;
+        report.others.extend(moved);
+        Ok(report)
+    }
+
+    /// Ends a requested reload, with a summary or the reason of its refusal.
+    pub fn end_reload(&self, outcome: Result<String, String>) {
+        self.control.send(ToControl::ReloadEnded(outcome));
+    }
+
+    /// Serves the metrics at another address. Returns a description of the change.
+    fn move_metrics(&mut self, address: Option<SocketAddr>) -> Result<Option<String>, StartError> {
+        let old = self.metrics_address();
+        // A configured port 0 stands for the present one.
+        let is_same = |new: SocketAddr| {
+            old.is_some_and(|old| old.ip() == new.ip() && [0, old.port()].contains(&new.port()))
+        };
+        match address {
+            Some(address) if is_same(address) => Ok(None),
+            Some(address) => {
+                let start = |address| {
+                    MetricsServer::start(address, self.control.clone(), self.extra.clone())
+                };
+                let shares_port = old.is_some_and(|old| old.port() == address.port());
+                // One address may include the other, such as 0.0.0.0 and 127.0.0.1.
+                let before = if shares_port { self.metrics.take() } else { None };
+                drop(before);
+                match start(address) {
+                    Ok(server) => self.metrics = Some(server),
+                    Err(error) => {
+                        if let (true, Some(old)) = (shares_port, old) {
+                            self.metrics = start(old).ok();
+                        }
+                        return Err(error);
+                    }
+                }
+                Ok(Some(format!("metrics at http://{address}/metrics")))
+            }
+            None => Ok(self.metrics.take().map(|_| "no metrics".into())),
+        }
     }
 
     /// Stops the router: closes its faces, removes its socket file, and ends its threads.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arena;
+mod check;
 mod clock;
 mod config;
 mod contents;
@@ -19,6 +20,7 @@ mod message;
 mod metrics;
 mod profile;
 mod rate_limited_log;
+mod reload;
 mod snapshot;
 mod worker;
 
@@ -39,6 +41,7 @@ pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
 pub use profile::{FunctionSamples, Profiler};
+pub use reload::ReloadReport;
 pub use snapshot::{
     DiskSnapshot, FaceSnapshot, RemovedFaces, RemovedKind, SharedMemorySnapshot, Snapshot,
 };
@@ -58,5 +61,14 @@ impl Runtime {
     /// [`StartError`]. Then nothing is left running, and no socket file remains.
     pub fn start(config: RuntimeConfig) -> Result<Handle, StartError> {
         control::start(config)
+    }
+
+    /// Checks a configuration without starting a router: its values, files, addresses and disks.
+    ///
+    /// # Errors
+    /// [`StartError`], mostly as [`Self::start`] would return it. An address that another program
+    /// uses is no error, because it may be the router that is about to be restarted.
+    pub fn check(config: &RuntimeConfig) -> Result<(), StartError> {
+        check::check(config)
     }
 }

@@ -13,10 +13,11 @@ use weir_manage::{ControllerStatus, FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
-use crate::config::PitTokenChoice;
+use crate::config::{PitTokenChoice, RuntimeConfig};
 use crate::contents_request::{ContentsRequest, ReplySender};
 use crate::face::Face;
 use crate::face_quota::{FaceClass, Network};
+use crate::reload::ReloadReport;
 use crate::snapshot::{RemovedFaces, Snapshot, WorkerCounters, WorkerFace};
 
 /// Identifies a shared UDP port within the router.
@@ -179,6 +180,8 @@ pub(crate) enum ToWorker {
     },
     /// Drop this value. All earlier commands are in force then.
     Fence(mpsc::Sender<()>),
+    /// Send the thread's index. It shows that the thread makes rounds.
+    Pulse(crossbeam_channel::Sender<u16>),
     /// Flush what the sockets accept at once, and end.
     Stop,
 }
@@ -286,6 +289,16 @@ pub(crate) enum ConnectPurpose {
     Recheck { face: FaceId },
 }
 
+/// The state of the router, for `/health` and `/ready`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    /// Number of worker threads.
+    pub(crate) threads: u16,
+    pub(crate) is_stopping: bool,
+    /// Whether the index of the disks is still being recovered.
+    pub(crate) is_recovering: bool,
+}
+
 /// The result of a connection attempt.
 #[derive(Debug)]
 pub(crate) struct ConnectOutcome {
@@ -343,6 +356,18 @@ pub(crate) enum ToControl {
         worker: u16,
         panicked: bool,
     },
+    /// Answer, and send a pulse of each worker thread.
+    Examine {
+        pulse: crossbeam_channel::Sender<u16>,
+        answer: crossbeam_channel::Sender<Readiness>,
+    },
+    /// Apply a checked configuration.
+    Reload {
+        config: Box<RuntimeConfig>,
+        answer: crossbeam_channel::Sender<ReloadReport>,
+    },
+    /// The requested reload has ended: with a summary, or the reason of its refusal.
+    ReloadEnded(Result<String, String>),
     /// Another thread requests a snapshot of the router.
     Query(crossbeam_channel::Sender<Snapshot>),
     /// A helper thread has finished a connection attempt.

@@ -5,6 +5,7 @@ mod contents;
 mod disk;
 mod extra;
 mod faces;
+mod health;
 mod http;
 
 use std::fmt;
@@ -30,26 +31,22 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The HTTP server and its threads.
 pub(crate) struct MetricsServer {
     server: HttpServer,
-    extra: ExtraMetrics,
 }
 
 impl MetricsServer {
-    pub(crate) fn start(address: SocketAddr, control: ControlSender) -> Result<Self, StartError> {
-        let outer = ExtraMetrics::default();
-        let others = outer.clone();
-        let handler = move |request: &Request<'_>| answer(request, &control, &others);
+    pub(crate) fn start(
+        address: SocketAddr,
+        control: ControlSender,
+        extra: ExtraMetrics,
+    ) -> Result<Self, StartError> {
+        let handler = move |request: &Request<'_>| answer(request, &control, &extra);
         let server = HttpServer::start(address, Box::new(handler))
             .map_err(|error| StartError::Metrics { address, reason: error.to_string() })?;
-        Ok(Self { server, extra: outer })
+        Ok(Self { server })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address
-    }
-
-    /// Metrics of other components of the process.
-    pub(crate) fn extra(&self) -> &ExtraMetrics {
-        &self.extra
     }
 }
 
@@ -76,7 +73,11 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) 
             }
         },
         ("GET", "/contents") => contents::answer(request.query, control),
-        ("GET", _) => plain("404 Not Found", "the metrics are at /metrics\n"),
+        ("GET", "/health") => health::health(control),
+        ("GET", "/ready") => health::ready(control),
+        ("GET", _) => {
+            plain("404 Not Found", "there are /metrics, /contents, /health and /ready\n")
+        }
         _ => plain("405 Method Not Allowed", "only GET is served here\n"),
     }
 }

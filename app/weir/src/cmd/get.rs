@@ -14,6 +14,7 @@ mod stream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
@@ -175,10 +176,14 @@ enum Discovery {
     None,
 }
 
+/// How long the download waits for a router that restarts.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let mut trust = user_trust(&args)?;
     let mut client = args.router.connect_all()?;
+    client.retry_last_path_for(RECONNECT_TIMEOUT);
     refuse_ndn_names_over_hicn(&client, args.mapping, &args.name)?;
     if let Some(name) = &args.certificate {
         trust.offer_certificate(certificate::fetch(&mut client, name)?.wire());

@@ -1,5 +1,7 @@
 //! `weir router`.
 
+mod reload;
+
 use std::fs::File;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -7,15 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::reload::Error as ReloadError;
 use weir_agent::Agent;
 use weir_base::units::Size;
 use weir_runtime::{FunctionSamples, Handle, Profiler, Runtime};
 
+use self::reload::ServedRouter;
 use crate::config::{
-    FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice, default_config,
-    parse_listen_address, parse_metrics_address, parse_websocket_address,
+    ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice,
+    default_config, parse_listen_address, parse_metrics_address, parse_websocket_address,
 };
 
 /// Run a content router.
@@ -38,6 +42,13 @@ pub(crate) struct Args {
     /// Print a configuration file with every key, its meaning and its default, and exit
     #[arg(long)]
     print_default_config: bool,
+    /// Check the configuration with everything that it names, and exit: 0 if a router could start
+    #[arg(long)]
+    check: bool,
+    /// Make the running router read its configuration again. Exit 0 if it did, or 1 with the reason
+    /// why it kept the old one. The router is that of --unix or --config, or the default one
+    #[arg(long, conflicts_with = "check")]
+    reload: bool,
     /// Unix socket for applications: a path, "auto" or "none". "auto" uses /run/nfd/nfd.sock if it
     /// can be created, otherwise a path of this user that `weir` also looks for [default: auto]
     #[arg(long, value_name = "PATH")]
@@ -57,9 +68,14 @@ pub(crate) struct Args {
     /// Memory of the content store, such as 1GiB. 0 turns it off [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
-    /// Always an error, which explains how to configure a disk.
-    #[arg(long, hide = true, value_name = "PATH", value_parser = no_disk_flag)]
-    disk: Option<PathBuf>,
+    /// Extend the store with this file or block device. May be repeated. It replaces the [[disk]]
+    /// tables of the file [default: none]
+    #[arg(long, value_name = "PATH", value_parser = parse_disk_path)]
+    disk: Vec<PathBuf>,
+    /// Size of each --disk, such as 100GiB: once for all, or as often as --disk. A block device
+    /// needs none
+    #[arg(long, value_name = "SIZE", requires = "disk")]
+    disk_size: Vec<Size>,
     /// Number of worker threads, 1 to 64, or "auto": half the number of processors, at most 8, or 1
     /// with disks [default: auto]
     #[arg(long, value_name = "N")]
@@ -101,7 +117,7 @@ fn addresses(listens: &[Listen]) -> Vec<SocketAddr> {
 
 impl Args {
     /// Overrides the configuration file with the command line.
-    fn apply(&self, config: &mut FileConfig) {
+    fn apply(&self, config: &mut FileConfig) -> anyhow::Result<()> {
         if let Some(unix) = &self.unix {
             config.faces.unix = unix.clone();
         }
@@ -126,40 +142,67 @@ impl Args {
         if self.json {
             config.log.format = LogFormat::Json;
         }
+        if !self.disk.is_empty() {
+            config.disk = self.disks()?;
+        }
+        Ok(())
+    }
+
+    /// The disks of the command line.
+    fn disks(&self) -> anyhow::Result<Vec<DiskSection>> {
+        let sizes = match &self.disk_size[..] {
+            [] => vec![None; self.disk.len()],
+            [size] => vec![Some(*size); self.disk.len()],
+            sizes => sizes.iter().copied().map(Some).collect(),
+        };
+        ensure!(
+            sizes.len() == self.disk.len(),
+            "--disk-size is given {} times and --disk {} times; give one size for all disks, or one \
+             for each",
+            sizes.len(),
+            self.disk.len()
+        );
+        let disks = self.disk.iter().cloned().zip(sizes);
+        Ok(disks.map(|(path, size)| DiskSection::new(path, size)).collect())
     }
 }
 
-/// Rejects `--disk` with the lines to write into the configuration file.
-fn no_disk_flag(path: &str) -> Result<PathBuf, String> {
-    Err(format!(
-        "set disks in the configuration file (-c FILE):\n\n[[disk]]\npath = {path:?}\nsize = \
-         \"10GiB\"\n\nfor all keys, see weir router --print-default-config"
-    ))
+fn parse_disk_path(path: &str) -> Result<PathBuf, String> {
+    match path {
+        "" => Err("the path is empty; use the path of a file or block device".into()),
+        path => Ok(path.into()),
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.print_default_config {
         return print(default_config().trim_end());
     }
-    let (mut config, path) = FileConfig::load(args.config.as_deref())?;
-    args.apply(&mut config);
-    start_log(&config.log)?;
-    if let Some(path) = path {
+    if args.check {
+        return reload::check(&args);
+    }
+    if args.reload {
+        return reload::request(&args);
+    }
+    let mut file = ConfigFile::read(args.config.as_deref())?;
+    args.apply(&mut file.config)?;
+    let log_level = start_log(&file.config.log)?;
+    if let Some(path) = &file.path {
         tracing::info!(path = %path.display(), "read the configuration");
     }
     let profile = args.profile.as_deref().map(Profile::start).transpose()?;
     // `{error}` already includes the causes; a chain would print them twice.
+    let config = &file.config;
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
-    pin(&router, &config)?;
+    pin(&router, config)?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
-    // The agent stops when it is dropped, so it lives as long as the router.
-    let _agent = agent
+    let agent = agent
         .map(|agent| Agent::start(agent, &router))
         .transpose()
         .map_err(|error| anyhow::anyhow!("[controller]: {error}"))?;
     print(&ready_line(router.listening(), router.metrics_address(), args.json))?;
-    router.wait()?;
+    ServedRouter { args, router, started: file, log_level, _agent: agent }.serve()?;
     profile.map_or(Ok(()), Profile::finish)
 }
 
@@ -213,12 +256,37 @@ fn profile_csv(functions: &[FunctionSamples]) -> String {
     std::iter::once("function,self_percent,samples\n".to_owned()).chain(rows).collect()
 }
 
-pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<()> {
-    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
-        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter).with_context(|| {
+/// Replaces the filter of the log.
+type SetFilter = Box<dyn Fn(EnvFilter) -> Result<(), ReloadError>>;
+
+/// The level of the log, which may change while the program runs.
+pub(crate) struct LogLevel {
+    level: String,
+    set_filter: SetFilter,
+}
+
+impl LogLevel {
+    /// Changes the level, unless RUST_LOG has set it. Returns whether it is another one now.
+    pub(crate) fn set(&mut self, log: &LogSection) -> anyhow::Result<bool> {
+        if self.level == log.level.0 || filter_of_environment().is_some() {
+            return Ok(false);
+        }
+        (self.set_filter)(EnvFilter::try_new(&log.level.0)?)?;
+        self.level.clone_from(&log.level.0);
+        Ok(true)
+    }
+}
+
+fn filter_of_environment() -> Option<String> {
+    std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|filter| !filter.is_empty())
+}
+
+pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<LogLevel> {
+    let filter = match filter_of_environment() {
+        Some(filter) => EnvFilter::try_new(&filter).with_context(|| {
             format!("RUST_LOG is `{filter}`; set it to a level such as `debug`")
         })?,
-        _ => EnvFilter::try_new(&log.level.0)?,
+        None => EnvFilter::try_new(&log.level.0)?,
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -227,11 +295,21 @@ pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<()> {
         // On a write error, the log would print a message to standard error and panic. A closed
         // terminal must not end the router.
         .log_internal_errors(false);
-    match log.format {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
-    }
-    Ok(())
+    let set_filter: SetFilter = match log.format {
+        LogFormat::Text => {
+            let builder = builder.with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+        LogFormat::Json => {
+            let builder = builder.json().with_filter_reloading();
+            let handle = builder.reload_handle();
+            builder.init();
+            Box::new(move |filter| handle.reload(filter))
+        }
+    };
+    Ok(LogLevel { level: log.level.0.clone(), set_filter })
 }
 
 fn ready_line(listening: &[String], metrics: Option<SocketAddr>, json: bool) -> String {
@@ -276,7 +354,7 @@ mod tests {
     fn config_of(flags: &[&str]) -> FileConfig {
         let cli = Cli::try_parse_from([&["weir"], flags].concat()).unwrap();
         let mut config = FileConfig::default();
-        cli.args.apply(&mut config);
+        cli.args.apply(&mut config).unwrap();
         config
     }
 
@@ -310,6 +388,25 @@ mod tests {
         assert_eq!(config.store.size, Size { bytes: 1 << 30 });
         assert_eq!(config.router.threads, Threads::Count(2));
         assert_eq!(config.metrics.address, Some("127.0.0.1:9000".parse().unwrap()));
+    }
+
+    #[test]
+    fn disk_flags_come_in_pairs() {
+        let disks = |flags: &[&str]| {
+            let cli = Cli::try_parse_from([&["weir"], flags].concat()).unwrap();
+            let mut config = FileConfig::default();
+            let applied = cli.args.apply(&mut config);
+            applied.map(|()| config.disk).map_err(|error| error.to_string())
+        };
+        let one = disks(&["--disk", "/a", "--disk", "/b", "--disk-size", "1GiB"]).unwrap();
+        let sizes: Vec<_> = one.iter().map(|disk| disk.size.map(|size| size.bytes)).collect();
+        assert_eq!(sizes, [Some(1 << 30); 2]);
+        let each = ["--disk", "/a", "--disk-size", "1GiB", "--disk", "/b", "--disk-size", "2GiB"];
+        assert_eq!(disks(&each).unwrap()[1].size, Some(Size { bytes: 2 << 30 }));
+        assert_eq!(disks(&["--disk", "/dev/sdx"]).unwrap()[0].size, None);
+        let error = disks(&[&["--disk", "/c"][..], &each].concat()).unwrap_err();
+        assert!(error.contains("2 times and --disk 3 times"), "{error}");
+        assert!(Cli::try_parse_from(["weir", "--disk-size", "1GiB"]).is_err());
     }
 
     #[test]

@@ -143,6 +143,22 @@ impl PaceTable {
 }
 
 impl DiskSection {
+    /// A disk of the command line.
+    pub(crate) fn new(path: PathBuf, size: Option<Size>) -> Self {
+        Self {
+            path,
+            size,
+            engine: EngineName::default(),
+            io_threads: io_threads_default(),
+            direct: true,
+            region_size: None,
+            #[cfg(feature = "lab")]
+            pace: None,
+            #[cfg(feature = "lab")]
+            stalled_while: None,
+        }
+    }
+
     fn to_file(&self) -> DiskFileConfig {
         DiskFileConfig {
             region_bytes: self.region_size.map(|size| size.bytes),

@@ -260,6 +260,7 @@ fn applications_change_only_their_face() {
             }),
         ),
         (Command::StrategyChoiceUnset, register()),
+        (Command::RouterReload, parameters(|_| ())),
         (
             Command::RibRegister,
             parameters(|p| {

@@ -610,6 +610,56 @@ fn erases_in_batches() {
 }
 
 #[test]
+fn reload_answers_with_its_outcome() {
+    let mut harness = Harness::new();
+    for (result, code, text) in [
+        (Ok("1 face added".to_owned()), 200, "1 face added"),
+        (Err("weir.toml: line 3".to_owned()), 409, "weir.toml: line 3"),
+    ] {
+        harness.send(Command::RouterReload, &parameters(|_| ()));
+        let Action::Reload { txn } = harness.action() else { panic!("not a reload") };
+        harness.give(ManagerInput::Reloaded { txn, result });
+        let response = harness.response();
+        assert_eq!((response.code, &*response.text), (code, text));
+    }
+    harness.send(Command::RouterReload, &parameters(|_| ()));
+    let Action::Reload { txn } = harness.action() else { panic!("not a reload") };
+    harness.give(ManagerInput::Reloaded { txn, result: Err("ä".repeat(9000)) });
+    assert_eq!(harness.response().text.len(), 4096, "the answer must fit into a packet");
+}
+
+#[test]
+fn unset_keeps_choice_of_a_command() {
+    let strategy = |word: &str| name(&format!("/localhost/nfd/strategy/{word}"));
+    let set = |word| ManagerInput::SetStrategy { prefix: name("/a"), strategy: strategy(word) };
+    let unset = |word| ManagerInput::UnsetStrategy { prefix: name("/a"), strategy: strategy(word) };
+    let mut harness = Harness::new();
+    harness.drain();
+    harness.give(set("multicast"));
+    harness.action();
+    harness.give(unset("multicast"));
+    let removed = Action::SetStrategy { prefix: name("/a"), strategy: None };
+    assert_eq!(harness.action(), removed);
+    harness.give(set("multicast"));
+    harness.action();
+    let chosen = parameters(|p| (p.name, p.strategy) = (Some(name("/a")), Some(strategy("asf"))));
+    assert_eq!(harness.command(Command::StrategyChoiceSet, &chosen).code, 200);
+    harness.drain();
+    harness.give(unset("multicast"));
+    assert!(harness.out.actions.is_empty(), "a command has chosen asf since");
+    // The strategy of the root cannot be missing.
+    let root = |strategy| ManagerInput::SetStrategy { prefix: Name::new(), strategy };
+    harness.give(root(strategy("multicast")));
+    harness.action();
+    harness
+        .give(ManagerInput::UnsetStrategy { prefix: Name::new(), strategy: strategy("multicast") });
+    let Action::SetStrategy { strategy: Some(default), .. } = harness.action() else {
+        panic!("no strategy")
+    };
+    assert!(default.to_string().contains("best-route"), "{default}");
+}
+
+#[test]
 fn chooses_strategies() {
     let mut harness = Harness::new();
     let mut choose = |prefix: &str, strategy: &str| {

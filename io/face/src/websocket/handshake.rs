@@ -61,6 +61,11 @@ impl WebSocketListener {
         Self::bind(address).map(|listener| Self { certificate: Some(certificate), ..listener })
     }
 
+    /// Listens on this socket, with a certificate over TLS.
+    pub fn on(tcp: TcpListener, certificate: Option<ServerCertificate>) -> Self {
+        Self { tcp, certificate }
+    }
+
     /// The local face address, `ws://…` or `wss://…`.
     pub fn local_uri(&self) -> FaceUri {
         local_uri(self.tcp.local_addr(), self.certificate.is_some())

@@ -234,6 +234,16 @@ impl Disks {
         (0..self.paths.len()).any(|disk| self.monitor.has_unfinished_io(disk))
     }
 
+    /// Whether memory is being written to the disks before the router stops.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.final_flush.is_some()
+    }
+
+    /// Whether the index is still being recovered.
+    pub(super) fn is_recovering(&self) -> bool {
+        !self.logged.has_recovered
+    }
+
     pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {
         let disks = self.paths.iter().zip(&self.capacities).enumerate();
         let disks = disks.map(|(disk, (path, &capacity_bytes))| DiskSnapshot {

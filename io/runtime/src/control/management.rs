@@ -30,6 +30,16 @@ impl Management {
         Self { manager, inputs: VecDeque::new(), outbox, counters: FaceCounters::default() }
     }
 
+    /// Replaces who may send commands.
+    pub(super) fn set_authorization(&mut self, config: ManagerConfig) {
+        self.manager.set_authorization(config);
+    }
+
+    /// The number of faces and of routes.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.manager.faces().count(), self.manager.rib().len())
+    }
+
     pub(super) fn counters(&self) -> FaceCounters {
         self.counters
     }

@@ -11,6 +11,8 @@
 //! | [`Faces`] | face table, UDP ports, connections to retry, moves | notices for the manager |
 //! | [`Management`] | the manager of NFD's protocol and its inputs | actions, Data |
 //! | [`Snapshots`] | snapshots that some threads have not answered | the sum of all answers |
+//! | [`Reloads`] | requested reloads, the parts to compare | answers for the manager |
+//! | [`Service`] | status line and watchdog of systemd | |
 //! | [`Erasures`] | erasures that visit one shard after the other | the answer for the manager |
 //! | [`Contents`] | requests about the store, rules, index of holdings | answers for the manager |
 //! | [`Store`] | settings of the store, memory preparer | |
@@ -27,6 +29,8 @@ mod faces;
 mod handshakes;
 mod management;
 mod operators;
+mod reload;
+mod service;
 mod signals;
 mod snapshots;
 mod stalls;
@@ -37,6 +41,7 @@ mod workers;
 use std::io;
 use std::time::Duration;
 
+use crossbeam_channel::Sender as AnswerSender;
 use mio::{Events, Poll, Token};
 use weir_base::{Instant, Packet};
 use weir_forward::strategy::Strategy;
@@ -51,6 +56,8 @@ use self::disks::Disks;
 use self::erasures::Erasures;
 use self::faces::Faces;
 use self::management::Management;
+use self::reload::Reloads;
+use self::service::{Service, ServiceStatus};
 use self::signals::Signals;
 pub use self::signals::is_kept_ignored;
 use self::snapshots::{SnapshotRequester, Snapshots};
@@ -60,7 +67,7 @@ use self::workers::{WorkerThreads, Workers};
 use crate::clock::{Clock, sleep_until};
 use crate::error::StopError;
 use crate::mailbox::ControlReceiver;
-use crate::message::{ControllerSource, ToControl, ToWorker, WorkerSnapshot};
+use crate::message::{ControllerSource, Readiness, ToControl, ToWorker, WorkerSnapshot};
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
@@ -80,6 +87,8 @@ struct Control {
     acceptor: Acceptor,
     faces: Faces,
     management: Management,
+    reloads: Reloads,
+    service: Service,
     snapshots: Snapshots,
     erasures: Erasures,
     contents: Contents,
@@ -124,6 +133,7 @@ impl Control {
             self.acceptor.next_wakeup(),
             self.disks.as_ref().and_then(Disks::next_wakeup),
             self.contents.next_wakeup(),
+            self.service.next_wakeup(),
         ];
         let deadline = deadlines.into_iter().flatten().min()?;
         sleep_until(self.clock.now(), deadline)
@@ -134,9 +144,13 @@ impl Control {
             match event.token() {
                 WAKER_TOKEN => {}
                 SIGNAL_TOKEN => {
-                    if self.signals.as_mut().is_some_and(Signals::take) {
+                    let pending = self.signals.as_mut().map(Signals::take);
+                    if pending.as_ref().is_some_and(|pending| pending.has_to_stop) {
                         tracing::info!("stopping on a signal");
                         self.begin_stop(now);
+                    }
+                    if pending.is_some_and(|pending| pending.has_to_reload) {
+                        self.request_reload(None);
                     }
                 }
                 DEVICES_TOKEN => self.faces.on_devices_changed(now),
@@ -181,6 +195,8 @@ impl Control {
         let answers = self.contents.run_timers(now);
         self.management.extend(answers);
         self.management.run_timers(now);
+        let (management, store) = (&self.management, &self.store);
+        self.service.run_timers(now, &self.workers, || service_status(management, store));
     }
 
     fn on_message(&mut self, now: Instant, message: ToControl) {
@@ -209,6 +225,15 @@ impl Control {
                 }
             }
             ToControl::Event { worker, event } => self.on_event(worker, event),
+            ToControl::Examine { pulse, answer } => self.on_examination(&pulse, &answer),
+            ToControl::Reload { config, answer } => {
+                let report = self.apply_reload(*config);
+                self.pass_notices();
+                self.run_manager(now);
+                self.workers.wait_for_all();
+                let _ = answer.send(report);
+            }
+            ToControl::ReloadEnded(outcome) => self.on_reload_ended(&outcome),
             ToControl::Query(answer) => self.start_snapshot(SnapshotRequester::Query(answer)),
             ToControl::Snapshot { transaction, snapshot } => {
                 self.on_snapshot(transaction, &snapshot);
@@ -241,6 +266,38 @@ impl Control {
             | Event::AnnouncementNeeded { .. } => None,
         };
         self.management.extend(answer);
+    }
+
+    /// Requests a reload, for a transaction of the manager or for a signal.
+    fn request_reload(&mut self, txn: Option<u64>) {
+        if self.reloads.request(txn) {
+            self.service.begin_reload();
+        }
+    }
+
+    fn on_reload_ended(&mut self, outcome: &Result<String, String>) {
+        match outcome {
+            Ok(summary) => tracing::info!(summary, "reloaded the configuration"),
+            Err(reason) => {
+                tracing::error!(reason, "refused the new configuration; nothing has changed");
+            }
+        }
+        let (answers, begins_next) = self.reloads.end(outcome);
+        self.management.extend(answers);
+        self.service.end_reload(outcome, &service_status(&self.management, &self.store));
+        if begins_next {
+            self.service.begin_reload();
+        }
+    }
+
+    fn on_examination(&self, pulse: &AnswerSender<u16>, answer: &AnswerSender<Readiness>) {
+        self.workers.send_all(|| ToWorker::Pulse(pulse.clone()));
+        let is_final = self.disks.as_ref().is_some_and(Disks::is_stopping);
+        let _ = answer.send(Readiness {
+            threads: self.workers.count(),
+            is_stopping: self.is_stopping || is_final,
+            is_recovering: self.disks.as_ref().is_some_and(Disks::is_recovering),
+        });
     }
 
     fn start_snapshot(&mut self, asked_by: SnapshotRequester) {
@@ -369,6 +426,7 @@ impl Control {
                 let status = self.controller.as_ref().map(|source| source.0());
                 self.management.push(ManagerInput::Controller { txn, status });
             }
+            Action::Reload { txn } => self.request_reload(Some(txn)),
             Action::Snapshot { txn, kind } => {
                 self.start_snapshot(SnapshotRequester::Manager { txn, kind });
             }
@@ -410,6 +468,11 @@ impl Control {
         tracing::info!("stopped");
         self.failure.or(failure).map_or(Ok(()), Err)
     }
+}
+
+fn service_status(management: &Management, store: &Store) -> ServiceStatus {
+    let (faces, routes) = management.sizes();
+    ServiceStatus { faces, routes, store_bytes: store.capacity_bytes() }
 }
 
 /// A random number from the system. Without it, attackers could predict the keys of hash tables.

@@ -13,18 +13,24 @@ use signal_hook::{flag, low_level};
 /// Signals that stop the router cleanly. By default, SIGQUIT would dump core and lose the contents
 /// of memory; SIGABRT still does.
 const STOPPING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
-/// Signals that the router ignores with a log message. By default, each would end it at once;
-/// SIGHUP also arrives when the terminal closes.
-const CONTINUING: [(i32, &str); 3] = [
-    (SIGHUP, "SIGHUP has no effect on a router, continuing"),
+/// Signals that the router ignores with a log message. By default, each would end it at once.
+const CONTINUING: [(i32, &str); 2] = [
     (SIGUSR1, "SIGUSR1 has no effect on a router, continuing"),
     (SIGUSR2, "SIGUSR2 has no effect on a router, continuing"),
 ];
+
+/// What the signals since the last call request.
+pub(super) struct PendingSignals {
+    pub(super) has_to_stop: bool,
+    pub(super) has_to_reload: bool,
+}
 
 /// Signals as flags, with a pipe that wakes the control thread.
 pub(super) struct Signals {
     pipe: UnixStream,
     has_to_stop: Arc<AtomicBool>,
+    /// SIGHUP. It also arrives when the terminal closes, and a reload then changes nothing.
+    has_to_reload: Arc<AtomicBool>,
     continuing: Vec<(Arc<AtomicBool>, &'static str)>,
     registered: Vec<SigId>,
 }
@@ -35,8 +41,14 @@ impl Signals {
     pub(super) fn register() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
-        let (has_to_stop, continuing) = (Arc::default(), Vec::new());
-        let mut signals = Self { pipe, has_to_stop, continuing, registered: Vec::new() };
+        let mut signals = Self {
+            pipe,
+            has_to_stop: Arc::default(),
+            has_to_reload: Arc::default(),
+            continuing: Vec::new(),
+            registered: Vec::new(),
+        };
+        signals.add(SIGHUP, Arc::clone(&signals.has_to_reload), &sender)?;
         for signal in STOPPING.into_iter().filter(|&signal| !is_kept_ignored(signal)) {
             signals.add(signal, Arc::clone(&signals.has_to_stop), &sender)?;
         }
@@ -61,8 +73,8 @@ impl Signals {
         self.pipe.as_raw_fd()
     }
 
-    /// Takes all pending signals. Returns whether the router must stop.
-    pub(super) fn take(&mut self) -> bool {
+    /// Takes all pending signals.
+    pub(super) fn take(&mut self) -> PendingSignals {
         let mut bytes = [0; 64];
         while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
         for (flag, text) in &self.continuing {
@@ -70,7 +82,10 @@ impl Signals {
                 tracing::info!("{text}");
             }
         }
-        self.has_to_stop.swap(false, Ordering::Relaxed)
+        PendingSignals {
+            has_to_stop: self.has_to_stop.swap(false, Ordering::Relaxed),
+            has_to_reload: self.has_to_reload.swap(false, Ordering::Relaxed),
+        }
     }
 }
 

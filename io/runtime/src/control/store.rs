@@ -2,7 +2,7 @@
 
 use weir_forward::Command;
 use weir_manage::StoreSettings;
-use weir_store::StoreConfig;
+use weir_store::{EvictionPolicy, StoreConfig};
 
 use super::workers::Workers;
 use crate::arena::Preparer;
@@ -24,6 +24,17 @@ impl Store {
         if let Some(memory) = &mut self.memory {
             memory.start();
         }
+    }
+
+    pub(super) fn capacity_bytes(&self) -> u64 {
+        self.config.capacity_bytes
+    }
+
+    /// Replaces the eviction policy.
+    pub(super) fn set_policy(&mut self, policy: EvictionPolicy) {
+        self.config.policy = policy;
+        let share = shard_store(&self.config, self.workers.count());
+        self.workers.send_all_shards(|| Command::ConfigureStore(share.clone()));
     }
 
     pub(super) fn configure(&mut self, settings: &StoreSettings) {

@@ -74,6 +74,10 @@ impl Worker {
                 }
             }
             ToWorker::Fence(fence) => drop(fence),
+            ToWorker::Pulse(pulse) => {
+                // The examining thread may have stopped waiting.
+                let _ = pulse.send(self.index);
+            }
             ToWorker::Snapshot { transaction } => {
                 let snapshot = Box::new(self.snapshot(now));
                 self.control.send(ToControl::Snapshot { transaction, snapshot });

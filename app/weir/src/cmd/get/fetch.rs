@@ -507,7 +507,10 @@ impl DownloadHost for Fetch<'_> {
 
     fn on_path_changed(&mut self, router: &FaceUri, error: Option<&ClientError>) {
         match error {
-            Some(error) => errln!("weir: {router}: {error}; continuing with the other routers"),
+            Some(error) if self.args.router.has_several() => {
+                errln!("weir: {router}: {error}; continuing with the other routers");
+            }
+            Some(error) => errln!("weir: {router}: {error}; reconnecting"),
             None => errln!("weir: {router} is back"),
         }
     }

@@ -17,8 +17,10 @@ use super::served::{Registration, Served};
 use crate::table::{count, errln, octets};
 use crate::transfer::{RouterArgs, Stop};
 
-/// Pause between two attempts to reconnect to the router.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Pauses between attempts to reconnect to the router. The first attempt is immediate: the service
+/// manager may keep the socket of a router that restarts.
+const RECONNECT_PAUSE_FIRST: Duration = Duration::from_millis(50);
+const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// How long to wait for another producer of the same name. Without a route, the router sends a Nack
 /// immediately.
 const OTHER_PRODUCER_WAIT_MS: u64 = 400;
@@ -189,12 +191,15 @@ impl Server<'_> {
     }
 
     fn reconnect(&self) -> Option<Client> {
+        let mut pause = RECONNECT_PAUSE_FIRST;
         while !self.stop.is_set() {
-            std::thread::sleep(RECONNECT_PAUSE);
-            let Ok(mut client) = self.router.connect() else { continue };
-            if self.register(&mut client).is_ok() {
+            if let Ok(mut client) = self.router.connect()
+                && self.register(&mut client).is_ok()
+            {
                 return Some(client);
             }
+            std::thread::sleep(pause);
+            pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
         }
         None
     }

@@ -10,6 +10,7 @@ use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FacePersistency, FaceRequest, ManagerInput, Route,
     route_flags, route_origin,
 };
+use weir_wire::Name;
 
 use super::links::{apply_changes, begin_runs, link_config};
 use super::table::FaceRecord;
@@ -89,7 +90,8 @@ impl Faces {
     }
 
     pub(in crate::control) fn connect_statics(&mut self) {
-        for index in 0..self.statics.len() {
+        let indices: Vec<usize> = self.statics.keys().copied().collect();
+        for index in indices {
             self.connect(ConnectPurpose::Static { index });
         }
     }
@@ -101,14 +103,18 @@ impl Faces {
         }
     }
 
-    fn connect(&mut self, purpose: ConnectPurpose) {
+    pub(super) fn connect(&mut self, purpose: ConnectPurpose) {
         let uri = match &purpose {
             ConnectPurpose::Command { request, .. } => request.uri.clone(),
-            ConnectPurpose::Static { index } => self.statics[*index].config.uri.clone(),
+            ConnectPurpose::Static { index } => match self.statics.get(index) {
+                Some(declared) => declared.config.uri.clone(),
+                // A reload has removed it.
+                None => return,
+            },
             ConnectPurpose::Reconnect { face } => match self.table.find(*face) {
                 // The host name of the configuration may resolve to another address by now.
                 Some(FaceRecord { static_index: Some(index), .. }) => {
-                    self.statics[*index].config.uri.clone()
+                    self.statics[index].config.uri.clone()
                 }
                 Some(face) => face.remote.to_string(),
                 None => return,
@@ -216,7 +222,8 @@ impl Faces {
         result: Result<Connected, String>,
         may_move: bool,
     ) {
-        let config = self.statics[index].config.clone();
+        let Some(declared) = self.statics.get(&index) else { return };
+        let config = declared.config.clone();
         let is_datagram = result.as_ref().is_ok_and(Connected::is_datagram);
         let request = static_request(&config, is_datagram);
         let made = result
@@ -246,18 +253,25 @@ impl Faces {
                 return self.retry_later(now, ConnectPurpose::Static { index });
             }
         };
-        self.statics[index].attempts = 0;
+        if let Some(declared) = self.statics.get_mut(&index) {
+            declared.attempts = 0;
+        }
         self.begin_rechecks(now, id, &config.uri);
         for (prefix, cost) in config.routes {
-            let route = Route {
-                face: id,
-                origin: route_origin::STATIC,
-                cost,
-                flags: route_flags::CHILD_INHERIT,
-                expires: None,
-            };
-            self.notices.push_back(ManagerInput::AddRoute { prefix, route });
+            self.add_static_route(id, prefix, cost);
         }
+    }
+
+    /// Adds a route of the configuration.
+    pub(super) fn add_static_route(&mut self, face: FaceId, prefix: Name, cost: u64) {
+        let route = Route {
+            face,
+            origin: route_origin::STATIC,
+            cost,
+            flags: route_flags::CHILD_INHERIT,
+            expires: None,
+        };
+        self.notices.push_back(ManagerInput::AddRoute { prefix, route });
     }
 
     /// Turns an existing face into a static one.
@@ -286,7 +300,7 @@ fn check_resolved(connection: Connected, uri: &str) -> Result<Connected, FaceErr
     }
 }
 
-fn static_request(config: &StaticFace, is_datagram: bool) -> FaceRequest {
+pub(super) fn static_request(config: &StaticFace, is_datagram: bool) -> FaceRequest {
     let persistency = match config.permanent {
         true => FacePersistency::Permanent,
         false => FacePersistency::Persistent,

@@ -1,20 +1,21 @@
 //! All faces of the router, as the control thread knows them. Worker threads own the sockets. This
 //! component sends them commands and leaves notices for the manager.
 //!
-//! The methods of [`Faces`] are in four files: `multicast` follows the network devices, `create`
-//! creates faces, `recheck` moves them to other addresses, and this file manages existing ones.
-//! Each calls only later ones.
+//! The methods of [`Faces`] are in five files: `multicast` follows the network devices, `declared`
+//! follows the configuration, `create` creates faces, `recheck` moves them to other addresses, and
+//! this file manages existing ones. Each calls only later ones.
 
 mod balance;
 mod connector;
 mod create;
+mod declared;
 mod links;
 mod multicast;
 mod ports;
 mod recheck;
 mod table;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
 
@@ -56,7 +57,10 @@ pub(super) struct Faces {
     quota: Arc<FaceQuota>,
     table: FaceTable,
     ports: UdpPorts,
-    statics: Vec<StaticEntry>,
+    /// The faces of the configuration by index. An index is never used again, so that the outcome
+    /// of a connection attempt cannot concern another face.
+    statics: BTreeMap<usize, StaticEntry>,
+    next_static: usize,
     connector: Connector,
     multicast: MulticastFaces,
     balance: Balance,
@@ -102,6 +106,7 @@ impl Faces {
         trust: TlsTrust,
     ) -> Self {
         let statics = config.static_faces.iter().cloned();
+        let statics = statics.map(|config| StaticEntry { config, attempts: 0 }).enumerate();
         let interval_ns = config.rebalance_interval.as_nanos() as u64;
         Self {
             next_worker: RoundRobin::new(workers.count()),
@@ -110,7 +115,8 @@ impl Faces {
             quota,
             table: FaceTable::default(),
             ports: UdpPorts::new(workers.clone(), config.face_defaults.clone()),
-            statics: statics.map(|config| StaticEntry { config, attempts: 0 }).collect(),
+            statics: statics.collect(),
+            next_static: config.static_faces.len(),
             connector: Connector::new(control, trust),
             multicast: MulticastFaces::new(config.multicast.clone()),
             balance: Balance::new(config.threads, interval_ns),
@@ -118,6 +124,11 @@ impl Faces {
             notices: VecDeque::new(),
             workers,
         }
+    }
+
+    /// Replaces who may command the router. It concerns new connections.
+    pub(super) fn set_operators(&mut self, operators: Operators) {
+        self.operators = operators;
     }
 
     pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
@@ -155,7 +166,7 @@ impl Faces {
 
     /// Claims an identifier, gives the face to a worker thread and informs all others.
     fn add(&mut self, mut draft: FaceDraft, claimant: Claimant) -> Result<FaceId, Refusal> {
-        if let Some(declared) = draft.static_index.and_then(|index| self.statics.get(index)) {
+        if let Some(declared) = draft.static_index.and_then(|index| self.statics.get(&index)) {
             declared.config.configure(&mut draft.link);
         }
         let id = self.quota.claim(claimant)?;
@@ -239,7 +250,7 @@ impl Faces {
         scope: FaceScope,
         remote: &FaceUri,
     ) -> PitTokenChoice {
-        let declared = static_index.and_then(|index| self.statics[index].config.pit_token);
+        let declared = static_index.and_then(|index| self.statics.get(&index)?.config.pit_token);
         let format = if remote.has_hicn_packets() { UdpFormat::Hicn } else { UdpFormat::Ndn };
         declared.unwrap_or(match scope {
             FaceScope::Local => PitTokenChoice::Short,
@@ -371,7 +382,9 @@ impl Faces {
             ConnectPurpose::Reconnect { face } | ConnectPurpose::Recheck { face } => {
                 self.table.find_mut(*face).map(|face| &mut face.attempts)
             }
-            ConnectPurpose::Static { index } => Some(&mut self.statics[*index].attempts),
+            ConnectPurpose::Static { index } => {
+                self.statics.get_mut(index).map(|declared| &mut declared.attempts)
+            }
             ConnectPurpose::Command { .. } => None,
         };
         let Some(attempts) = attempts else { return };

@@ -33,14 +33,17 @@ impl Faces {
     /// The peer was last heard at `at`. If that is long ago, its host name is resolved again.
     pub(in crate::control) fn on_last_heard(&mut self, now: Instant, id: FaceId, at: Instant) {
         let Some(face) = self.table.find_mut(id) else { return };
-        let Some(index) = face.static_index else { return };
+        let Some(declared) = face.static_index.and_then(|index| self.statics.get(&index)) else {
+            return;
+        };
+        let uri = declared.config.uri.clone();
         let purpose = ConnectPurpose::Recheck { face: id };
         if now.ns_since(at) < RECHECK.delay_ns(1) {
             face.attempts = 0;
             return self.retry_later(now, purpose);
         }
         let current = Some(face.remote.clone());
-        self.connector.start(self.statics[index].config.uri.clone(), current, purpose);
+        self.connector.start(uri, current, purpose);
     }
 
     pub(super) fn on_rechecked(

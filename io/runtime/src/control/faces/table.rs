@@ -156,6 +156,11 @@ impl FaceTable {
         self.faces.get(&id)
     }
 
+    /// Finds the face of the configuration with this index.
+    pub(super) fn find_static(&self, index: usize) -> Option<&FaceRecord> {
+        self.faces.values().find(|face| face.static_index == Some(index))
+    }
+
     pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut FaceRecord> {
         self.faces.get_mut(&id)
     }

@@ -4,6 +4,7 @@
 mod sockets;
 mod threads;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use mio::unix::SourceFd;
@@ -24,27 +25,32 @@ use super::erasures::Erasures;
 use super::faces::Faces;
 use super::management::Management;
 use super::operators::Operators;
+use super::reload::{DeclaredParts, Reloads};
+use super::service::Service;
 use super::signals::Signals;
 use super::snapshots::Snapshots;
 use super::store::Store;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64};
 use crate::arena::Preparer;
+use crate::check::check_values;
 use crate::clock::Clock;
-use crate::config::{RuntimeConfig, THREADS_MAX, TrustAnchor};
+use crate::config::{RuntimeConfig, TrustAnchor};
 use crate::contents::Contents as StoreContents;
 use crate::error::StartError;
 use crate::face_quota::FaceQuota;
-use crate::handle::Handle;
+use crate::handle::{Handle, HandleParts};
 use crate::limits;
 use crate::mailbox::{ControlReceiver, ControlSender};
-use crate::memory::memory_bytes_min;
-use crate::metrics::MetricsServer;
+use crate::metrics::{ExtraMetrics, MetricsServer};
 
 /// Resources that are opened before the first thread starts.
 struct Opened {
     config: RuntimeConfig,
     /// Upper limit for later changes of the store's capacity.
     store_bytes_max: u64,
+    /// The configuration before the memory settings were lowered.
+    declared: DeclaredParts,
+    reloads: crossbeam_channel::Sender<()>,
     signals: Option<Signals>,
     sockets: Sockets,
     disks: Option<OpenDisks>,
@@ -56,7 +62,7 @@ struct Opened {
 
 /// Opens the sockets and starts the threads.
 pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
-    check(&config)?;
+    check_values(&config)?;
     if let Err(error) = weir_face::raise_file_limit() {
         tracing::warn!(%error, "cannot raise the limit on open files");
     }
@@ -69,20 +75,24 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     };
     let trust = TlsTrust::new(config.face_defaults.tls_ca.clone())?;
     let sockets = Sockets::open(&config)?;
+    let disk_paths = named_disks(&config);
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
     };
     let index_bytes_max = disks.as_ref().map_or(0, OpenDisks::index_bytes);
+    let declared = DeclaredParts::of(&config);
     let store_bytes_max = limits::fit_to_limits(&mut config, index_bytes_max);
     limits::log_processors(config.threads);
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
     let (sender, receiver) = ControlSender::new(Arc::new(waker));
+    let extra = ExtraMetrics::default();
     let metrics = match config.metrics {
-        Some(address) => Some(MetricsServer::start(address, sender.clone())?),
+        Some(address) => Some(MetricsServer::start(address, sender.clone(), extra.clone())?),
         None => None,
     };
+    let (reloads, requests) = crossbeam_channel::unbounded();
     let contents = StoreContents::new(sender.clone(), receiver.misses.clone(), config.threads);
     let listening = sockets.listening.clone();
     let keeps_index = config.management.holdings_for_neighbours;
@@ -90,6 +100,8 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     let control = Control::build(Opened {
         config,
         store_bytes_max,
+        declared,
+        reloads,
         signals,
         sockets,
         disks,
@@ -102,31 +114,18 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         .name("weir-control".into())
         .spawn(move || control.run(keeps_index))
         .map_err(system("the control thread"))?;
-    let handle = Handle::new(mailbox, thread, metrics, listening, contents);
+    let parts =
+        HandleParts { control: mailbox, metrics, extra, requests, listening, contents, disk_paths };
+    let handle = Handle::new(thread, parts);
     // Fails outside systemd, which is fine.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
 }
 
-fn check(config: &RuntimeConfig) -> Result<(), StartError> {
-    let fail = |what: String| Err(StartError::Config(what));
-    if !(1..=THREADS_MAX).contains(&config.threads) {
-        return fail(format!("threads is {}; it must be 1 to {THREADS_MAX}", config.threads));
-    }
-    let least_bytes = memory_bytes_min(config.threads);
-    if config.memory_bytes_max < least_bytes {
-        return fail(format!(
-            "memory_bytes_max is {}; {} worker threads need {least_bytes}",
-            config.memory_bytes_max, config.threads
-        ));
-    }
-    if config.pit_entries_max < config.threads {
-        return fail("pit_entries_max is too small; give at least 1000".into());
-    }
-    if config.management.localhop && config.management.trust_anchors.is_empty() {
-        return fail("localhop management needs at least one trust anchor".into());
-    }
-    Ok(())
+/// The paths of disks that must exist while the router runs.
+fn named_disks(config: &RuntimeConfig) -> Vec<PathBuf> {
+    let files = config.disks.iter().flat_map(|disks| &disks.files);
+    files.filter(|file| !file.unnamed).map(|file| file.path.clone()).collect()
 }
 
 impl Control {
@@ -179,6 +178,8 @@ impl Control {
             acceptor: acceptor.map_err(queue_failed)?,
             faces,
             management,
+            reloads: Reloads::new(opened.reloads, opened.declared),
+            service: Service::new(clock.now(), &workers),
             snapshots: Snapshots::new(workers.clone(), sender, shared_memory),
             erasures: Erasures::new(workers.clone()),
             contents: Contents::new(workers.clone(), store_bytes, disks.is_some()),
@@ -198,7 +199,10 @@ fn lookup(anchors: &[TrustAnchor]) -> Option<Box<dyn AnchorLookup>> {
     (!anchors.is_empty()).then(|| Box::new(Anchors(anchors.to_vec())) as _)
 }
 
-fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig {
+pub(in crate::control) fn manager_config(
+    config: &RuntimeConfig,
+    store_bytes_max: u64,
+) -> ManagerConfig {
     ManagerConfig {
         anchors: lookup(&config.management.trust_anchors),
         announcement_anchors: lookup(&config.management.announcement_anchors),

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weir_face::{
-    BindError, ServerCertificate, SharedMemory, TcpListener, UdpFormat, UdpOptions, UdpPort,
-    UnixListener, WebSocketListener,
+    BindError, InheritedSockets, ServerCertificate, SharedMemory, TcpListener, UdpFormat,
+    UdpOptions, UdpPort, UnixListener, WebSocketListener,
 };
 
 use crate::config::{Listener, RuntimeConfig};
@@ -25,27 +25,46 @@ impl Sockets {
     pub(super) fn open(config: &RuntimeConfig) -> Result<Self, StartError> {
         let (threads, access) = (config.threads, config.unix_access);
         let mut sockets = Self::default();
+        let mut inherited = inherit(config)?;
         for listener in &config.listeners {
             match listener {
-                Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path, access)?),
-                Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default(access)?),
+                Listener::Unix(path) => sockets.add_unix(match inherited.unix(path) {
+                    Some(listener) => listener,
+                    None => UnixListener::bind(path, access)?,
+                }),
+                Listener::UnixDefault => {
+                    let bound = inherited.unix_default().map(Ok);
+                    match bound.unwrap_or_else(|| UnixListener::bind_default(access)) {
+                        Ok(listener) => sockets.add_unix(listener),
+                        // A container may have no other place for it.
+                        Err(error) if error.is_read_only() => tracing::warn!(
+                            %error,
+                            "no Unix socket, so programs of this machine cannot command the router"
+                        ),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
                 &Listener::Tcp { address, required } => {
-                    let bound = TcpListener::bind(address).map(weir_face::Listener::Tcp);
+                    let bound = bind_tcp(&mut inherited, address).map(weir_face::Listener::Tcp);
                     sockets.add_tcp("tcp", address, required, bound)?;
                 }
                 &Listener::WebSocket { address, required } => {
-                    let bound = WebSocketListener::bind(address);
+                    let bound = bind_tcp(&mut inherited, address);
+                    let bound = bound.map(|tcp| WebSocketListener::on(tcp, None));
                     let bound = bound.map(weir_face::Listener::WebSocket);
                     sockets.add_tcp("ws", address, required, bound)?;
                 }
                 Listener::WebSocketTls { address, required, files } => {
                     let certificate = ServerCertificate::load(files)?;
-                    let bound = WebSocketListener::bind_tls(*address, certificate);
+                    let bound = bind_tcp(&mut inherited, *address);
+                    let bound = bound.map(|tcp| WebSocketListener::on(tcp, Some(certificate)));
                     let bound = bound.map(weir_face::Listener::WebSocket);
                     sockets.add_tcp("wss", *address, *required, bound)?;
                 }
                 &Listener::Udp { format, address, required } => {
-                    match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
+                    let options = UdpOptions::default();
+                    let bound = inherited.udp(address, threads, &options);
+                    match bound.unwrap_or_else(|| UdpPort::bind_all(address, threads, &options)) {
                         Ok((ports, shared)) => {
                             warn_if_shared(&ports, &shared);
                             sockets.add_udp(format, ports);
@@ -60,6 +79,13 @@ impl Sockets {
                     }
                 }
             }
+        }
+        for unused in inherited.unused() {
+            tracing::warn!(
+                socket = %unused,
+                "the service manager has passed a socket on which no listener is configured; \
+                 remove it from the socket unit, or add its address to [faces]"
+            );
         }
         sockets.warn_missing_features();
         Ok(sockets)
@@ -135,6 +161,22 @@ impl Sockets {
         }
         Some(memory)
     }
+}
+
+/// Takes the sockets of the service manager.
+fn inherit(config: &RuntimeConfig) -> Result<InheritedSockets, StartError> {
+    if !config.handle_signals {
+        return Ok(InheritedSockets::default());
+    }
+    let taken = InheritedSockets::take();
+    taken.map_err(|source| StartError::System { what: "the sockets of LISTEN_FDS", source })
+}
+
+fn bind_tcp(
+    inherited: &mut InheritedSockets,
+    address: SocketAddr,
+) -> Result<TcpListener, BindError> {
+    inherited.tcp(address).map_or_else(|| TcpListener::bind(address), Ok)
 }
 
 /// Whether the machine lacks the address family (IPv6).

@@ -1,4 +1,9 @@
-//! `weir router` as a process: start, ready line, errors and stop.
+//! `weir router` as a process: start, ready line, errors and stop; reloads; the service.
+
+mod reload;
+mod restart;
+mod served;
+mod service;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixStream;

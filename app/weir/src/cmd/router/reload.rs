@@ -1,0 +1,121 @@
+//! Reloads of a running router, `weir router --reload` and `weir router --check`.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail, ensure};
+use weir_agent::Agent;
+use weir_face::{FaceUri, client_transport};
+use weir_manage::ControlParameters;
+use weir_manage::commands::Command;
+use weir_runtime::{Handle, Runtime, RuntimeConfig};
+
+use super::{Args, LogLevel, print};
+use crate::config::{ConfigFile, UnixChoice, keys_for_restart};
+use crate::management_client::ManagementClient;
+
+/// A running router, and what its reloads need.
+pub(super) struct ServedRouter {
+    pub(super) args: Args,
+    pub(super) router: Handle,
+    /// The configuration that the router was started with.
+    pub(super) started: ConfigFile,
+    pub(super) log_level: LogLevel,
+    /// It stops when it is dropped, so it lives as long as the router.
+    pub(super) _agent: Option<Agent>,
+}
+
+impl ServedRouter {
+    /// Serves requests for reloads until the router stops.
+    pub(super) fn serve(mut self) -> anyhow::Result<()> {
+        while self.router.wait_for_reload() {
+            let outcome = self.reload().map_err(|error| format!("{error:#}"));
+            self.router.end_reload(outcome);
+        }
+        Ok(self.router.wait()?)
+    }
+
+    /// Reads and checks the whole configuration, and only then applies it.
+    fn reload(&mut self) -> anyhow::Result<String> {
+        let mut file = ConfigFile::read(self.args.config.as_deref())?;
+        // An editor or a script that writes the file in place first makes it empty.
+        ensure!(
+            !file.text.trim().is_empty() || self.started.text.trim().is_empty(),
+            "{} is empty, as if it were being written; write another file, and rename it",
+            file.origin()
+        );
+        self.args.apply(&mut file.config)?;
+        let runtime = checked(&file, self.router.listening())?;
+        let report = self.router.reload(runtime)?;
+        let mut text = report.to_string();
+        if self.log_level.set(&file.config.log)? {
+            text.push_str(&format!(", log level {}", file.config.log.level.0));
+        }
+        let restart = self.keys_for_restart(&file);
+        if !restart.is_empty() {
+            text.push_str(&format!("; takes effect after a restart: {}", restart.join(", ")));
+        }
+        Ok(text)
+    }
+
+    /// What differs from the start and cannot be changed while the router runs.
+    fn keys_for_restart(&self, file: &ConfigFile) -> Vec<String> {
+        let mut keys = keys_for_restart(&self.started.text, &file.text, |config| {
+            // The command line was valid at the start.
+            let _ = self.args.apply(config);
+        });
+        let (old, new) = (&self.started.config, &file.config);
+        if new.controller.url.is_some() && old.rates_bps() != new.rates_bps() {
+            keys.push("`rate` of [[face]]".into());
+        }
+        keys
+    }
+}
+
+/// Checks everything that the configuration names: values, files, addresses and disks.
+fn checked(file: &ConfigFile, listening: &[String]) -> anyhow::Result<RuntimeConfig> {
+    let runtime = file.config.to_runtime().with_context(|| file.origin())?;
+    let agent = file.config.controller.agent(listening, BTreeMap::new());
+    if let Some(agent) = agent.with_context(|| file.origin())? {
+        agent
+            .check()
+            .map_err(|error| anyhow::anyhow!("{}: [controller]: {error}", file.origin()))?;
+    }
+    // `{error}` already includes the causes.
+    Runtime::check(&runtime).map_err(|error| anyhow::anyhow!("{}: {error}", file.origin()))?;
+    Ok(runtime)
+}
+
+/// `weir router --check`.
+pub(super) fn check(args: &Args) -> anyhow::Result<()> {
+    let mut file = ConfigFile::read(args.config.as_deref())?;
+    args.apply(&mut file.config)?;
+    checked(&file, &[])?;
+    print(&format!("{}: OK", file.origin()))
+}
+
+/// `weir router --reload`: asks the running router, and reports what it answers.
+pub(super) fn request(args: &Args) -> anyhow::Result<()> {
+    let unix = match (&args.unix, &args.config) {
+        (Some(unix), _) => unix.clone(),
+        (None, Some(path)) => ConfigFile::read(Some(path))?.config.faces.unix,
+        (None, None) => UnixChoice::Auto,
+    };
+    let uri = match unix {
+        UnixChoice::Path(path) => FaceUri::Unix(std::path::absolute(path)?),
+        UnixChoice::Auto => client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri,
+        UnixChoice::None => bail!(
+            "a router without a Unix socket takes no commands; send SIGHUP to its process, and see \
+             its log for the outcome"
+        ),
+    };
+    let mut client = ManagementClient::connect_to(&uri)?;
+    let answer = client.send_command(Command::RouterReload, &ControlParameters::default())?;
+    match answer.code {
+        200 => print(&format!("reloaded: {}", answer.text)),
+        409 => bail!(
+            "the router refused the new configuration, and nothing has changed: {}",
+            answer.text
+        ),
+        _ => Err(crate::management_client::explain_response(&answer)),
+    }
+}

@@ -1,0 +1,241 @@
+//! Reloads of a running router, and `--check`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::served::{Site, error_of, random_file, serve, wait_until};
+
+const BEFORE: &str = r#"
+[store]
+size = "8MiB"
+[[face]]
+uri = "udp4://127.0.0.1:7001"
+routes = ["/one", "/old"]
+[[face]]
+uri = "udp4://127.0.0.1:7002"
+routes = ["/two"]
+[[strategy]]
+prefix = "/one"
+strategy = "multicast"
+"#;
+
+/// The strategy of a prefix, without its version.
+fn strategy(site: &Site, prefix: &str) -> Option<String> {
+    let list = site.json(&["strategy", "list", "--json"]);
+    let choice = list.as_array().unwrap().iter().find(|choice| choice["prefix"] == prefix)?;
+    Some(choice["strategy"].as_str().unwrap().to_owned())
+}
+
+fn store_bytes(site: &Site) -> u64 {
+    site.json(&["cs", "info", "--json"])["capacityBytes"].as_u64().unwrap()
+}
+
+#[test]
+fn reload_applies_the_new_configuration() {
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    wait_until("the routes exist", || site.routes() == ["/old", "/one", "/two"]);
+    // People add a face, routes and a strategy. They must stay.
+    site.run(&["route", "add", "/mine", "udp4://127.0.0.1:7009"]);
+    site.run(&["route", "add", "/mine", "udp4://127.0.0.1:7001"]);
+    site.run(&["strategy", "set", "/mine", "asf"]);
+    site.write(
+        r#"
+        [router]
+        threads = 3
+        [store]
+        size = "4MiB"
+        [log]
+        level = "debug"
+        [[face]]
+        uri = "udp4://127.0.0.1:7001"
+        congestion_marking = false
+        routes = ["/one", "/new"]
+        [[face]]
+        uri = "udp4://127.0.0.1:7003"
+        routes = ["/three"]
+        [[strategy]]
+        prefix = "/three"
+        strategy = "asf"
+        "#,
+    );
+    let text = site.reload().unwrap();
+    for part in [
+        "1 face added, 1 face removed, 1 face changed, 2 routes added, 2 routes removed",
+        "2 strategies changed",
+        "store of 4 MiB",
+        "log level debug",
+        "after a restart: [router] threads",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    wait_until("the new face exists", || site.faces().iter().any(|uri| uri.ends_with("7003")));
+    wait_until("the new route exists", || site.routes().contains(&"/three".to_owned()));
+    let kept = [7001, 7003, 7009].map(|port| format!("udp4://127.0.0.1:{port}"));
+    assert_eq!(site.faces(), kept);
+    assert_eq!(site.routes(), ["/mine", "/new", "/one", "/three"]);
+    let faces = site.json(&["route", "show", "/mine", "--json"]);
+    assert_eq!(faces[0]["routes"].as_array().unwrap().len(), 2, "{faces}");
+    assert_eq!(strategy(&site, "/one"), None);
+    assert!(strategy(&site, "/three").unwrap().contains("asf"));
+    assert!(strategy(&site, "/mine").unwrap().contains("asf"));
+    assert_eq!(store_bytes(&site), 4 << 20);
+    // The same again changes nothing, and still names what waits for a restart.
+    let text = site.reload().unwrap();
+    assert!(text.contains("nothing has changed; takes effect after a restart"), "{text}");
+    router.stop();
+}
+
+#[test]
+fn refused_reload_changes_nothing() {
+    let site = Site::new(BEFORE);
+    let disk = site.path("disk");
+    let disk_table = format!("[[disk]]\npath = {disk:?}\nsize = \"16MiB\"\n");
+    site.write(&format!("{BEFORE}{disk_table}"));
+    let router = site.start(&[]);
+    wait_until("the routes exist", || site.routes() == ["/old", "/one", "/two"]);
+    let other = BEFORE.replace("8MiB", "4MiB").replace("/two", "/other");
+    let gone = "[management]\ntrust_anchors = [\"/nowhere/anchor.cert\"]\n";
+    let strategy =
+        "[[strategy]]\nprefix = \"/x\"\nstrategy = \"/localhost/nfd/strategy/asf/v=1\"\n";
+    for (text, part) in [
+        // Half written.
+        (other[..other.len() - 20].to_owned(), "weir.toml"),
+        (String::new(), "is empty"),
+        // From a newer version.
+        (format!("{other}[router]\nquantum = 3\n"), "quantum"),
+        (format!("{other}{gone}"), "/nowhere/anchor.cert"),
+        (format!("{other}{strategy}"), "does not support version 1"),
+        (format!("{other}[faces]\nudp = []\ntls_ca = \"/nowhere/ca\"\n"), "/nowhere/ca"),
+        (format!("{other}[controller]\nurl = 'http://c'\nname = 'a/b'\n"), "a/b"),
+        (format!("{other}[metrics]\naddress = '192.0.2.77:9636'\n"), "192.0.2.77"),
+        (format!("{other}[[disk]]\npath = '/nowhere/disk'\nsize = '1GiB'\n"), "/nowhere/disk"),
+    ] {
+        site.write(&text);
+        let error = site.reload().expect_err(&text);
+        assert!(error.contains("nothing has changed") && error.contains(part), "{part}: {error}");
+        assert_eq!(site.routes(), ["/old", "/one", "/two"], "{text}");
+        assert_eq!(store_bytes(&site), 8 << 20, "{text}");
+    }
+    // The disk of the running router is gone.
+    site.write(&format!("{other}{disk_table}"));
+    std::fs::remove_file(&disk).unwrap();
+    let error = site.reload().unwrap_err();
+    assert!(error.contains("no longer exists") && error.contains("disk"), "{error}");
+    assert_eq!(site.routes(), ["/old", "/one", "/two"]);
+    assert!(site.log().contains("refused the new configuration"));
+    router.stop();
+}
+
+#[test]
+fn storm_of_reloads_is_collapsed() {
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    wait_until("the routes exist", || site.routes() == ["/old", "/one", "/two"]);
+    site.write(&BEFORE.replace("/two", "/other"));
+    for _ in 0..3000 {
+        router.signal(Signal::SIGHUP);
+    }
+    wait_until("the route changes", || site.routes() == ["/old", "/one", "/other"]);
+    // At most one more is pending.
+    std::thread::sleep(Duration::from_millis(200));
+    let reloads = site.log().matches("reloaded the configuration").count();
+    assert!((1..300).contains(&reloads), "{reloads} reloads for 3000 signals");
+    assert!(site.reload().unwrap().contains("nothing has changed"));
+    router.stop();
+}
+
+/// Reloads while a file passes through the router: faces, routes, strategies and the store change.
+#[test]
+fn download_loses_nothing_at_reloads() {
+    let other = BEFORE.replace("8MiB", "4MiB").replace("7002", "7003").replace("/old", "/new");
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    random_file(&site.path("file"), 48 << 20);
+    let _put = serve(&site, "file", "/file");
+    let get = || {
+        let output = site.weir(&["get", "/file", "--allow-unsigned", "--json", "--force", "-o"]);
+        let output = { output }.arg(site.path("copy")).output().unwrap();
+        assert!(output.status.success(), "{}", error_of(&output));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let number = |key: &str| report[key].as_u64().unwrap();
+        (number("losses") + number("timeouts") + number("nacks"), report["seconds"].clone())
+    };
+    let before = get();
+    let is_done = AtomicBool::new(false);
+    let (during, reloads) = std::thread::scope(|scope| {
+        let storm = scope.spawn(|| {
+            let mut reloads = 0;
+            while !is_done.load(Ordering::Relaxed) {
+                site.write(if reloads % 2 == 0 { &other } else { BEFORE });
+                site.reload().unwrap();
+                reloads += 1;
+            }
+            reloads
+        });
+        let during = get();
+        is_done.store(true, Ordering::Relaxed);
+        (during, storm.join().unwrap())
+    });
+    println!("48 MiB without reloads: {before:?}; with {reloads} reloads: {during:?}");
+    assert!(reloads > 1 && during.0 <= before.0, "{before:?}, {during:?}, {reloads} reloads");
+    router.stop();
+}
+
+#[test]
+fn metrics_move_to_another_address() {
+    let site = Site::new("[metrics]\naddress = \"127.0.0.1:0\"\n");
+    let router = site.start(&[]);
+    let first = router.ready["metrics"].as_str().unwrap().to_owned();
+    assert!(ureq::get(&first).call().is_ok());
+    // The same port on another address: the old server must stop first.
+    let port = first.rsplit(':').next().unwrap().split('/').next().unwrap();
+    site.write(&format!("[metrics]\naddress = \"127.0.0.2:{port}\"\n"));
+    let text = site.reload().unwrap();
+    assert!(text.contains("127.0.0.2"), "{text}");
+    assert!(ureq::get(format!("http://127.0.0.2:{port}/metrics")).call().is_ok());
+    assert!(ureq::get(&first).call().is_err());
+    site.write("");
+    assert!(site.reload().unwrap_err().contains("is empty"));
+    site.write("[log]\n");
+    assert!(site.reload().unwrap().contains("no metrics"));
+    assert!(ureq::get(format!("http://127.0.0.2:{port}/metrics")).call().is_err());
+    router.stop();
+}
+
+#[test]
+fn check_reports_without_starting() {
+    let site = Site::new(BEFORE);
+    let check = |words: &[&str]| {
+        let output = site.router(&[&["--check"], words].concat()).output().unwrap();
+        let text = String::from_utf8(output.stdout.clone()).unwrap() + &error_of(&output);
+        (output.status.code(), text)
+    };
+    let (code, text) = check(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("weir.toml: OK"), "{text}");
+    assert!(!site.path("router.sock").exists());
+    let disk = site.path("disk");
+    let disk = disk.to_str().unwrap();
+    assert_eq!(check(&["--disk", disk, "--disk-size", "16MiB"]).0, Some(0));
+    assert!(!site.path("disk").exists(), "nothing is created");
+    for (words, part) in [
+        (&["--disk", disk][..], "no size"),
+        (&["--disk", "/nowhere/disk", "--disk-size", "1GiB"], "folder does not exist"),
+        (&["--disk", "/tmp", "--disk-size", "1GiB"], "not a file or block device"),
+        (&["--tcp", "192.0.2.77:6363"], "192.0.2.77"),
+    ] {
+        let (code, text) = check(words);
+        assert!(code == Some(1) && text.contains(part), "{words:?}: {code:?} {text}");
+    }
+    site.write("[router]\nthread = 2\n");
+    let (code, text) = check(&[]);
+    assert!(code == Some(1) && text.contains("line 2"), "{text}");
+    // A running router is no obstacle.
+    site.write(BEFORE);
+    let router = site.start(&["--metrics", "127.0.0.1:0"]);
+    assert_eq!(check(&["--metrics", "127.0.0.1:0"]).0, Some(0));
+    router.stop();
+}
