@@ -84,12 +84,12 @@ fn crosses_two_routers(face_options: &str, threads: &str) {
     }
     let face = near_consumer.face(&uri);
     let count = |key: &str| face[key].as_u64().expect("a number");
-    assert!(seen == 8 && count("inData") > 1100, "{face}");
+    assert!(seen == 8 && count("in_data") > 1100, "{face}");
     // Everything that left over the face were hICN packets: 60 bytes for each Interest. Those for
     // metadata carry a name as well.
-    let names = count("outBytes") - 60 * count("outInterests");
+    let names = count("out_bytes") - 60 * count("out_interests");
     assert!((8 * 20..100 * 40).contains(&names), "{face}");
-    assert!(count("inInterests") + count("inNacks") == 0, "{face}");
+    assert!(count("in_interests") + count("in_nacks") == 0, "{face}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn file_crosses_by_commands() {
     assert!(name.starts_with("/file/"), "{name}");
     near.router.weir(&["get", "/file", "-o", "out", "--mapping", MAPPING]).success();
     assert_eq!(sha256_hex(&host.path("out")), expected);
-    assert!(near.face(&far.uri())["inData"].as_u64() > Some(38));
+    assert!(near.face(&far.uri())["in_data"].as_u64() > Some(38));
     // A directory, with one below it.
     for file in ["folder/a", "folder/below/b"] {
         host.write(file, file.as_bytes());
@@ -162,10 +162,10 @@ fn foreign_peer_reads_the_content() {
     assert_eq!(view.payload, content(5000));
     let uri = format!("hicn+udp4://{}", peer.local_addr().unwrap());
     let face = border.face(&uri);
-    let face_id = face["faceId"].as_u64().unwrap();
+    let face_id = face["face_id"].as_u64().unwrap();
     assert_eq!(view.header.path_label, updated_label(0, face_id));
     assert_eq!(
-        (face["inInterests"].as_u64(), face["persistency"].as_str()),
+        (face["in_interests"].as_u64(), face["persistency"].as_str()),
         (Some(1), Some("on-demand"))
     );
     // `weir packet` shows both forms.

@@ -215,7 +215,7 @@ fn commands_use_the_address() {
     let faces = faces.as_array().unwrap().iter();
     let sum: u64 = faces
         .filter(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("hicn")))
-        .map(|face| face["inData"].as_u64().unwrap())
+        .map(|face| face["in_data"].as_u64().unwrap())
         .sum();
     assert!(sum >= 250, "{sum}");
     // Management needs another address, and the error says so.

@@ -181,7 +181,7 @@ fn file_crosses_the_middle(options: &str) {
         (Some(1500), Some("permanent"))
     );
     // Only the Interest for the metadata carries more: the application's name.
-    let names = face["outBytes"].as_u64().unwrap() - 60 * face["outInterests"].as_u64().unwrap();
+    let names = face["out_bytes"].as_u64().unwrap() - 60 * face["out_interests"].as_u64().unwrap();
     assert!((1..100).contains(&names), "{face}");
 }
 

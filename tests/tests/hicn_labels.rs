@@ -80,7 +80,7 @@ fn face_id(router: &Router, address: SocketAddr) -> u64 {
     let faces = router.weir_json(&["face", "list"]);
     let mut faces = faces.as_array().expect("faces").iter();
     let face = faces.find(|face| face["uri"] == uri_of(address));
-    face.and_then(|face| face["faceId"].as_u64()).unwrap_or_else(|| panic!("no face {address}"))
+    face.and_then(|face| face["face_id"].as_u64()).unwrap_or_else(|| panic!("no face {address}"))
 }
 
 /// A router spreads Interests over two others. The consumer distinguishes their Data by label, and

@@ -62,7 +62,7 @@ impl Network {
         let faces: Value = self.edge.weir_json(&["status", "faces"]);
         let faces = faces["faces"].as_array().expect("faces").clone();
         let upstream = faces.iter().find(|face| face["uri"] == self.origin.udp());
-        upstream.expect("face")["outInterests"].as_u64().expect("counter")
+        upstream.expect("face")["out_interests"].as_u64().expect("counter")
     }
 }
 

@@ -88,7 +88,7 @@ fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &s
         let status = near.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
         let far = faces.filter(|face| face["persistency"] == "persistent");
-        far.map(|face| number(&face["outInterests"])).sum::<u64>()
+        far.map(|face| number(&face["out_interests"])).sum::<u64>()
     };
     let mut sent = vec![interests()];
     let mut held = 0;
@@ -349,7 +349,7 @@ fn ping_reports_whether_a_router_runs() {
         .expect("faces")
         .iter()
         .find(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("udp4://")));
-    assert!(udp.expect("ping's face")["heardMsAgo"].as_u64().expect("heard") < 60_000);
+    assert!(udp.expect("ping's face")["heard_ms_ago"].as_u64().expect("heard") < 60_000);
     assert!(router.weir(&["face", "list"]).success().output.contains("LAST PACKET"));
 
     let other = UdpSocket::bind("127.0.0.1:0").expect("socket");

@@ -19,6 +19,10 @@ impl OutError {
     pub(crate) fn is_closed(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
+
+    pub(crate) fn cause(&self) -> &io::Error {
+        &self.0
+    }
 }
 
 impl std::fmt::Display for OutError {

@@ -17,6 +17,7 @@ use weir_hicn::HicnName;
 use weir_transport::NameMapping;
 use weir_wire::{Name, format_timestamp};
 
+use crate::exit::Exit;
 use crate::signals;
 use crate::table::{errln, printable};
 
@@ -128,10 +129,10 @@ fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
             "no permission to use {uri}; ask its owner for access, or start your own router with \
              `weir router`"
         ),
-        _ => anyhow::anyhow!(
+        _ => Exit::TryAgain.error(format!(
             "no router at {uri}: {error}; start one with `weir router`, or choose another with \
              --router URI"
-        ),
+        )),
     }
 }
 

@@ -21,6 +21,7 @@ use self::file::{ControllerFile, DEFAULT_CONFIG};
 use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
+use crate::exit::Exit;
 use crate::signals;
 use crate::table::{Align, Table, out, outln};
 
@@ -267,7 +268,9 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
             // A whole token contains its ID between `weir-` and the next hyphen.
             let id = id.strip_prefix("weir-").unwrap_or(&id).split('-').next().unwrap_or_default();
             if !weir_controller::remove_token(&database, id)? {
-                bail!("there is no token {id}; list them with `weir controller token list`");
+                return Err(Exit::NotFound.error(format!(
+                    "there is no token {id}; list them with `weir controller token list`"
+                )));
             }
         }
     }

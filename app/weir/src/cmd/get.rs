@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
 use weir_security::trust::Trust;
@@ -25,10 +25,11 @@ use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
     MissingSegments, NameMapping, PathSchedule, Target,
 };
-use weir_wire::Name;
+use weir_wire::{NackReason, Name};
 
 use self::fetch::Fetch;
 use self::report::Report;
+use crate::exit::{Exit, is_out_of_space};
 use crate::table::{count, errln, printable};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
@@ -196,8 +197,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut fetch = Fetch::new(&args, &destination, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
     let (report, failures, synced) = fetch.finish();
+    let mut exits = Vec::new();
     for (name, error) in failures.reported {
-        errln!("weir: cannot get {name}: {:#}", explain(error, &args));
+        let error = explain(error, &args);
+        exits.push(Exit::of(&error));
+        errln!("weir: cannot get {name}: {error:#}");
     }
     if let Err(error) = result {
         return Err(explain(error, &args).context(format!("cannot get {}", args.name)));
@@ -213,12 +217,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     report.with_failed(failures.count).print(&trust.policy().signers, &mut client, args.json)?;
     match failures.count {
         0 => Ok(()),
-        failed => bail!(
+        failed => Err(Exit::common(exits).error(format!(
             "cannot get {} of {}; fix the problem and run the command again to fetch only what is \
              missing",
             count(failed, "entry", "entries"),
             args.name
-        ),
+        ))),
     }
 }
 
@@ -369,21 +373,65 @@ fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
     }
 }
 
-/// The error message of a failed download, with advice.
+/// The error of a failed download, with its exit code and advice.
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
-    match &error {
-        DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
+    let exit = exit_of(&error);
+    match explain_text(&error, args) {
+        Some(text) => exit.error(text),
+        None if !matches!(error, DownloadError::Stopped) => exit.error(error.to_string()),
+        None if args.is_streamed() => Interrupted("").into(),
+        None => Interrupted("; run the command again to resume").into(),
+    }
+}
+
+fn exit_of(error: &DownloadError) -> Exit {
+    match error {
+        DownloadError::Fetch(error) => match error {
+            ConsumerError::NoRoute(_)
+            | ConsumerError::NoRouteFurtherOn(_)
+            | ConsumerError::Nacked { reason: NackReason::NoRoute, .. } => Exit::NoRoute,
+            ConsumerError::Refused(_) => Exit::NotFound,
+            ConsumerError::Unanswered(_)
+            | ConsumerError::Incomplete(_)
+            | ConsumerError::Nacked { .. } => Exit::TryAgain,
+            ConsumerError::Damaged(_)
+            | ConsumerError::Untrusted(_)
+            | ConsumerError::Unverified { .. }
+            | ConsumerError::ForeignMetadata { .. } => Exit::NotVerified,
+            ConsumerError::Superseded { .. }
+            | ConsumerError::Metadata { .. }
+            | ConsumerError::Unnameable(_) => Exit::Failure,
+        },
+        DownloadError::Client(_) => Exit::TryAgain,
+        DownloadError::OtherSigner => Exit::NotVerified,
+        DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
+            if is_out_of_space(source) =>
+        {
+            Exit::DiskFull
+        }
+        DownloadError::Output(_)
+        | DownloadError::Store(_)
+        | DownloadError::Refused(_)
+        | DownloadError::Size { .. }
+        | DownloadError::Stopped => Exit::Failure,
+    }
+}
+
+/// The message for an error with advice, or `None` if its own text is enough.
+fn explain_text(error: &DownloadError, args: &Args) -> Option<String> {
+    Some(match error {
+        DownloadError::Fetch(ConsumerError::NoRoute(name)) => format!(
             "the router has no route to {name}. Start the producer on this machine (`weir put`), \
              or add a route to its machine (`weir route add`)"
         ),
-        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => format!(
             "the next router has no route to {name}. Check that the producer runs, and that the \
              next router has a route to it"
         ),
         DownloadError::Fetch(ConsumerError::Refused(name)) => {
-            anyhow::anyhow!("the producer has no {name}. Check the name and the version")
+            format!("the producer has no {name}. Check the name and the version")
         }
-        DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::Unanswered(name)) => format!(
             "no answer for {name}. Check that its producer runs. If it was not published by `weir \
              put`, try --discovery prefix"
         ),
@@ -392,42 +440,38 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             if is_out_of_space(source) =>
         {
             let resumes = if args.is_streamed() { "" } else { " to resume" };
-            anyhow::anyhow!("{}, and run the command again{resumes}", out_of_space_message(source))
+            format!("{}, and run the command again{resumes}", out_of_space_message(source))
         }
         DownloadError::Store(source) if args.is_streamed() => {
-            anyhow::anyhow!("cannot write to standard output: {source}")
+            format!("cannot write to standard output: {source}")
         }
-        DownloadError::Store(source) => anyhow::anyhow!("cannot write the file: {source}"),
+        DownloadError::Store(source) => format!("cannot write the file: {source}"),
         // `{error}` already includes the cause.
         DownloadError::Output(OutputError::Io { source, .. }) => {
-            anyhow::anyhow!("cannot write {error}{}", write_error_advice(source))
+            format!("cannot write {error}{}", write_error_advice(source))
         }
-        DownloadError::Output(error) => anyhow::anyhow!("{error}{}", output_error_advice(error)),
+        DownloadError::Output(error) => format!("{error}{}", output_error_advice(error)),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => {
             let or_wrong_key = args.hicn_key.as_ref().map_or_else(String::new, |path| {
                 format!(", or {} is not the producer's key", printable(path.display()))
             });
-            anyhow::anyhow!(
+            format!(
                 "{error}. It was damaged or forged in transit{or_wrong_key}, and the file was not \
                  created. Try again, or use another router (--router)"
             )
         }
         DownloadError::Size { .. } => {
-            anyhow::anyhow!("{error}; fetch it in order instead, with -o - > FILE")
+            format!("{error}; fetch it in order instead, with -o - > FILE")
         }
         DownloadError::Client(_) => {
-            anyhow::anyhow!("{error}. When the router is back, run the command again to resume")
+            format!("{error}. When the router is back, run the command again to resume")
         }
-        DownloadError::Stopped if !args.is_streamed() => {
-            Interrupted("; run the command again to resume").into()
-        }
-        DownloadError::Stopped => Interrupted("").into(),
-        _ => error.into(),
-    }
+        _ => return None,
+    })
 }
 
 /// The error message for missing segments, with advice.
-fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
+fn explain_missing(missing: &MissingSegments, args: &Args) -> String {
     // `-o` may also name a pipe or a device.
     let is_stream = args.output.as_deref().is_some_and(|path| {
         path == Path::new("-") || path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir())
@@ -443,7 +487,7 @@ fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
                   command again to fetch only the missing ones"
             .into()
     };
-    anyhow::anyhow!("{missing}. {next}")
+    format!("{missing}. {next}")
 }
 
 /// Advice for a file that cannot be written.
@@ -484,13 +528,6 @@ fn out_of_space_message(error: &std::io::Error) -> String {
         }
         _ => format!("the disk is full ({error}); free some space"),
     }
-}
-
-/// Whether a write failed because of a full disk, a quota or a file size limit.
-fn is_out_of_space(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    let is_system = error.raw_os_error().is_some();
-    is_system && matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
 #[cfg(test)]

@@ -479,7 +479,7 @@ impl KeyContext {
         let known = self.chain.known_signer_entries()?;
         if self.json {
             let anchors: Vec<Value> = anchors.anchors().map(certificate_json).collect();
-            return print_json(&json!({ "anchors": anchors, "knownSigners": known }));
+            return print_json(&json!({ "anchors": anchors, "known_signers": known }));
         }
         if anchors.is_empty() && known.is_empty() {
             outln!("no trust anchors; add one with `weir key trust FILE`")?;
@@ -609,10 +609,10 @@ fn certificate_json(certificate: &Certificate) -> Value {
         "name": certificate.name().to_string(),
         "key": certificate.key_name().to_string(),
         "identity": certificate.identity().to_string(),
-        "publicKeySha256": digest_text(certificate),
-        "notBefore": ascii(&validity.not_before()),
-        "notAfter": ascii(&validity.not_after()),
-        "selfIssued": certificate.is_self_issued(),
+        "public_key_sha256": digest_text(certificate),
+        "not_before": ascii(&validity.not_before()),
+        "not_after": ascii(&validity.not_after()),
+        "self_issued": certificate.is_self_issued(),
         "base64": to_base64_lines(certificate.wire()).replace('\n', ""),
     })
 }

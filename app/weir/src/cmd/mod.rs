@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+pub(crate) mod completions;
 #[cfg(feature = "controller")]
 pub(crate) mod controller;
 pub(crate) mod cs;
@@ -13,6 +14,7 @@ pub(crate) mod key;
 pub(crate) mod lab;
 #[cfg(feature = "lab")]
 pub(crate) mod link;
+pub(crate) mod man;
 #[cfg(feature = "lab")]
 pub(crate) mod model;
 #[cfg(not(feature = "lab"))]

@@ -14,6 +14,7 @@ use weir_socket::ObjectStore;
 use weir_transport::PathId;
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
+use crate::exit::Exit;
 use crate::table::outln;
 use crate::transfer::{
     RouterArgs, Stop, connect_to, parse_name, parse_positive, refuse_local_name,
@@ -140,18 +141,18 @@ fn connect(args: &Args) -> anyhow::Result<Client> {
 }
 
 /// The error if no ping was answered, with advice.
-fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
+fn no_answer(target: &Target, client: &Client) -> String {
     match target {
-        Target::Name(name) => anyhow::anyhow!(
+        Target::Name(name) => format!(
             "no answer for {name}. Run `weir ping --serve {name}` on the other machine, and check \
              that there is a route to it (`weir route list`)"
         ),
-        Target::Router(_) if client.uri().is_refused() => anyhow::anyhow!(
+        Target::Router(_) if client.uri().is_refused() => format!(
             "{} refuses connections or is unreachable; start a router there with `weir router`, \
              or check the address",
             client.uri()
         ),
-        Target::Router(_) => anyhow::anyhow!(
+        Target::Router(_) => format!(
             "no answer from {}. Check that a router runs there and that no firewall blocks it. \
              Some routers, such as ndnd, never answer this ping",
             client.uri()
@@ -183,7 +184,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     pinger.run(&stop)?;
     pinger.statistics.print(&args)?;
     if pinger.statistics.answers == 0 {
-        return Err(no_answer(&args.target, &pinger.client));
+        let statistics = &pinger.statistics;
+        let has_no_route = statistics.pings > 0 && statistics.no_routes == statistics.pings;
+        let exit = if has_no_route { Exit::NoRoute } else { Exit::TryAgain };
+        return Err(exit.error(no_answer(&args.target, &pinger.client)));
     }
     Ok(())
 }
@@ -316,6 +320,7 @@ impl Pinger<'_> {
                 }
                 (Some(_), Target::Name(_)) => {
                     self.statistics.nacks += 1;
+                    self.statistics.no_routes += u64::from(reason == NackReason::NoRoute);
                     self.print_reply(sequence, describe(reason))?;
                 }
             }
@@ -371,6 +376,8 @@ struct Statistics {
     pings: u64,
     answers: u64,
     nacks: u64,
+    /// Those of `nacks` that say that a router has no route.
+    no_routes: u64,
     timeouts: u64,
     min_ns: u64,
     max_ns: u64,
