@@ -259,7 +259,7 @@ fn puts_a_file_at_an_address() {
     let border = Border::start(&host, "border");
     host.write("source", &content(2500));
     let address = "hicn:2001:db8:7::5";
-    let put = ["source", address, "--mapping", MAPPING, "--segment-size", "1000"];
+    let put = ["source", address, "--mapping", MAPPING, "--segment-size", "1000B"];
     let signed = ["--signature-format", "hicn"];
     let (_producer, shown) = border.router.put_object(&[&put[..], &signed].concat());
     let object = HicnName::parse_uri(address).unwrap().unwrap();
@@ -330,7 +330,7 @@ fn version_has_a_signed_end() {
     let host = Host::new();
     let border = Border::start(&host, "border");
     host.write("source", &content(50_000));
-    let put = ["source", "/file", "--mapping", MAPPING, "--segment-size", "1000"];
+    let put = ["source", "/file", "--mapping", MAPPING, "--segment-size", "1000B"];
     let signed = ["--signature-format", "hicn"];
     let (_producer, versioned) = border.router.put_object(&[&put[..], &signed].concat());
     let get = ["get", &versioned, "--mapping", MAPPING, "-o", "out", "--json"];
@@ -355,7 +355,7 @@ fn producers_share_the_prefix_of_a_mapping() {
             let file = format!("source{at}");
             host.write(&file, &content(2500 + at));
             let source = if at == 0 { "folder" } else { &file };
-            let options = ["--mapping", mapping_of(at), "--freshness", "10"];
+            let options = ["--mapping", mapping_of(at), "--freshness", "10ms"];
             border.router.put_object(&[&[source, names[at]][..], &options].concat())
         })
         .collect();

@@ -199,7 +199,7 @@ fn file_crosses_a_router_of_ipv6_with_tokens() {
 #[test]
 fn too_large_packets_are_reported() {
     let Some(path) = Path6::start("") else { return };
-    let get = |name: &str| path.get(name, &["--lifetime", "200", "--retries", "2"]);
+    let get = |name: &str| path.get(name, &["--lifetime", "200ms", "--retries", "2"]);
     // One producer at a time: each registers the prefix.
     let (put, _) = path.put("/large", 10_000, "4000");
     let failure = get("/large").failure();

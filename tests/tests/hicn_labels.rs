@@ -102,7 +102,7 @@ fn labels_distinguish_two_routers() {
     let here = router(&host, "here", port, &[links[0].here, links[1].here]);
     here.weir(&["strategy", "set", PREFIX, "multipath"]).success();
     let expected = random_file(&host.path("source"), 1_000_000, 1);
-    let signed = ["--mapping", MAPPING, "--signature-format", "hicn", "--segment-size", "1000"];
+    let signed = ["--mapping", MAPPING, "--signature-format", "hicn", "--segment-size", "1000B"];
     let (_producer, _) = origin.put_object(&[&["source", "/file"][..], &signed].concat());
     let get = |controller: &str| {
         let arguments = ["get", "/file", "-o", "out", "--mapping", MAPPING, "--json", "--pipeline"];

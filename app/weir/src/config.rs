@@ -27,7 +27,7 @@ use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{FaceLimits, RuntimeConfig, StaticFace, memory_bytes_min};
 
 pub(crate) use self::controller::ControllerSection;
-use self::disk::DiskSection;
+pub(crate) use self::disk::DiskSection;
 use self::faces::{FacesSection, MarkingText};
 pub(crate) use self::faces::{parse_listen_address, parse_websocket_address};
 pub(crate) use self::log::{LogFilter, LogFormat, LogSection};
@@ -37,6 +37,7 @@ pub(crate) use self::router::Threads;
 use self::static_face::{FaceSection, RouteSection};
 use self::text::{Prefix, StrategyName};
 pub(crate) use self::unix::UnixChoice;
+use crate::quantity::warn_about_bare_sizes;
 
 /// The commented default configuration that `weir router --print-default-config` prints. The
 /// comments on the store and the disks come from `weir-options`.
@@ -159,7 +160,9 @@ impl FileConfig {
                 path.display()
             )
         })?;
-        Ok((Self::parse(&text, &path.display().to_string())?, Some(path)))
+        let config = Self::parse(&text, &path.display().to_string())?;
+        warn_about_bare_sizes(&text, &path.display().to_string(), &default_config());
+        Ok((config, Some(path)))
     }
 
     /// Converts the file to the configuration of the runtime. Reads the files of trust anchors and

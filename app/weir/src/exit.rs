@@ -7,14 +7,17 @@ use weir_crypto::KeyChainError;
 
 use crate::table::OutError;
 
-/// Why a command failed, as its exit code. 3 and 10 to 12 belong to `weir lab`, and 128 + N to
-/// signal N.
+/// The line of `weir --help`.
+pub(crate) const SUMMARY: &str = "Exit codes:\n  0 success, 1 failure, 2 wrong arguments, 4 not \
+                                  found, 5 no route,\n  6 not verified, 7 disk full, 8 try again, \
+                                  128 + N signal N";
+
+/// Why a command failed, as its exit code. 2 belongs to `clap`, 3 and 10 to 12 to `weir lab`, and
+/// 128 + N to signal N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// None of the others.
     Failure = 1,
-    /// Wrong arguments. `clap` ends with this code, too.
-    Usage = 2,
     /// The object, key, face or other thing that the command names does not exist.
     NotFound = 4,
     /// No router has a route to the name.
@@ -113,23 +116,17 @@ mod tests {
     #[test]
     fn page_and_help_list_all_codes() {
         let page = include_str!("../../../docs/exit-codes.md");
-        for (exit, words) in [
-            (Exit::Failure, "failure"),
-            (Exit::Usage, "wrong arguments"),
-            (Exit::NotFound, "not found"),
-            (Exit::NoRoute, "no route"),
-            (Exit::NotVerified, "not verified"),
-            (Exit::DiskFull, "disk full"),
-            (Exit::TryAgain, "try again"),
+        for (code, words) in [
+            (Exit::Failure as u8, "failure"),
+            (2, "wrong arguments"),
+            (Exit::NotFound as u8, "not found"),
+            (Exit::NoRoute as u8, "no route"),
+            (Exit::NotVerified as u8, "not verified"),
+            (Exit::DiskFull as u8, "disk full"),
+            (Exit::TryAgain as u8, "try again"),
         ] {
-            let code = exit as u8;
             assert!(page.contains(&format!("\n| {code} | {words}")), "{code} {words}");
             assert!(SUMMARY.contains(&format!(" {code} {words},")), "{code} {words}");
         }
     }
 }
-
-/// The line of `weir --help`.
-pub(crate) const SUMMARY: &str = "Exit codes:\n  0 success, 1 failure, 2 wrong arguments, 4 not \
-                                  found, 5 no route,\n  6 not verified, 7 disk full, 8 try again, \
-                                  128 + N signal N";

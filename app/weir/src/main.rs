@@ -4,9 +4,11 @@ mod cmd;
 mod config;
 mod controller_args;
 mod exit;
+mod help;
 mod limits;
 mod management_client;
 mod packet_json;
+mod quantity;
 mod signals;
 mod state;
 mod table;
@@ -51,6 +53,7 @@ enum Command {
     Strategy(cmd::strategy::Args),
     Key(cmd::key::Args),
     Packet(cmd::packet::Args),
+    Doctor(cmd::doctor::Args),
     Completions(cmd::completions::Args),
     #[command(hide = true)]
     Man(cmd::man::Args),
@@ -108,6 +111,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Strategy(args) => cmd::strategy::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Packet(args) => cmd::packet::run(args),
+        Command::Doctor(args) => cmd::doctor::run(&args),
         Command::Completions(args) => cmd::completions::run(&args, Cli::command()),
         Command::Man(args) => cmd::man::run(&args, Cli::command()),
         #[cfg(feature = "lab")]

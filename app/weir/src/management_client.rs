@@ -9,6 +9,7 @@ use weir_store::HoldingsStatus;
 use weir_wire::{NackReason, Name};
 
 use crate::exit::Exit;
+use crate::help::OUTPUT;
 use crate::transfer::RouterArgs;
 
 /// The options `--router` and `--json` of management commands.
@@ -17,7 +18,7 @@ pub(crate) struct ManagementArgs {
     #[command(flatten)]
     router: RouterArgs,
     /// Print one JSON value
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 

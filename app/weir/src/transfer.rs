@@ -18,11 +18,13 @@ use weir_transport::NameMapping;
 use weir_wire::{Name, format_timestamp};
 
 use crate::exit::Exit;
+use crate::help;
 use crate::signals;
 use crate::table::{errln, printable};
 
 /// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = help::ROUTER)]
 pub(crate) struct RouterArgs {
     /// Connect to this router, such as unix:///run/nfd/nfd.sock, tcp://HOST, udp://HOST, or
     /// hicn+udp://HOST for hicn-light. Repeat it for `weir get` to use several routers
@@ -138,6 +140,7 @@ fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
 
 /// The options `--home` and `--passphrase-file`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = help::KEYS)]
 pub(crate) struct KeyArgs {
     /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
     /// ~/.config/weir]

@@ -41,7 +41,7 @@ enum CsCommand {
     )]
     Config {
         /// Capacity of the memory tier, such as 1GiB. 0 stores nothing [default: no change]
-        #[arg(long, value_name = "SIZE")]
+        #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
         capacity: Option<Size>,
         /// Whether the store admits new Data [default: no change]
         #[arg(long, value_name = "ON|OFF")]

@@ -39,10 +39,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Size of the random file, such as 16MiB
-    #[arg(long, default_value = "256MiB", conflicts_with = "file")]
+    #[arg(long, default_value = "256MiB", conflicts_with = "file",
+        value_parser = crate::quantity::size)]
     size: Size,
     /// Print the results as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = crate::help::OUTPUT)]
     json: bool,
 }
 

@@ -82,10 +82,10 @@ struct Settings {
     /// new face: persistent, permanent over a TUN device]
     #[arg(long)]
     persistency: Option<Persistency>,
-    /// Largest UDP datagram, in bytes. Larger packets are fragmented. auto is [faces] udp_mtu,
+    /// Largest UDP datagram, such as 1420B. Larger packets are fragmented. auto is [faces] udp_mtu,
     /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for
     /// a new face: auto]
-    #[arg(long, value_name = "BYTES|auto", value_parser = mtu)]
+    #[arg(long, value_name = "SIZE|auto", value_parser = mtu)]
     mtu: Option<u64>,
     /// Whether a UDP face retransmits lost packets. The other router must support it too [default
     /// for a new face: [faces] reliability]
@@ -101,7 +101,7 @@ struct Settings {
     marking_interval: Option<Time>,
     /// Mark packets when the queue is longer than this size, such as 64KiB [default for a new face:
     /// [faces] mark_threshold]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
     marking_threshold: Option<Size>,
 }
 
@@ -115,7 +115,9 @@ fn mtu(text: &str) -> Result<u64, String> {
     if text == "auto" {
         return Ok(MTU_AUTO);
     }
-    text.parse().map_err(|_| "must be a number of bytes, or auto".to_owned())
+    // Other programs write an MTU without a unit, so this is no mistake.
+    let size = text.parse().map(|size: Size| size.bytes);
+    size.map_err(|_| "must be a size such as 1420B, or auto".to_owned())
 }
 
 /// The value of an on/off option.

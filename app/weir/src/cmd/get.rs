@@ -30,6 +30,8 @@ use weir_wire::{NackReason, Name};
 use self::fetch::Fetch;
 use self::report::Report;
 use crate::exit::{Exit, is_out_of_space};
+use crate::help::{OUTPUT, TRANSFER, TRUST};
+use crate::quantity::positive_milliseconds;
 use crate::table::{count, errln, printable};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
@@ -48,7 +50,7 @@ use crate::transfer::{
 ///
 /// If a segment gets no answer, the other segments are still fetched. The command gives up when
 /// nothing has arrived for --retries times --lifetime (60 s), lists the missing segments and
-/// returns exit code 1. Output to a pipe ends before the first missing segment.
+/// returns exit code 8. Output to a pipe ends before the first missing segment.
 ///
 /// With several --router options, segments are requested from all these routers at once. A router
 /// that has no route or stops responding does not delay the others.
@@ -86,51 +88,53 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MAPPING", default_value_t)]
     mapping: NameMapping,
     #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
-        help = pipeline::help())]
+        help = pipeline::help(), help_heading = TRANSFER)]
     pipeline: ControllerConfig,
     /// Ask each router which segments its store holds, and fetch those from it. Segments that no
     /// router holds are requested from all. A router on another machine answers only with
     /// [management] holdings_for_neighbours = true
-    #[arg(long)]
+    #[arg(long, help_heading = TRANSFER)]
     ask_routers: bool,
     /// Initial window in chunks, or the constant window of --pipeline fixed [default: depends on
     /// --pipeline]
-    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = TRANSFER)]
     window: Option<u32>,
     /// Largest window, in chunks
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive,
+        help_heading = TRANSFER)]
     window_max: u32,
     /// Segments per chunk: they are requested together and count as one in the window
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRANSFER,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_SEGMENTS_MAX)))]
     chunk: u32,
-    /// Lifetime of an Interest, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
+    /// Lifetime of an Interest
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_milliseconds,
+        help_heading = TRANSFER)]
     lifetime: u32,
     /// Retransmissions of an Interest before giving up
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = TRANSFER)]
     retries: u32,
     /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
     /// be repeated [default: your own keys, your trust anchors and known signers]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     trust_anchor: Vec<PathBuf>,
     /// The key of the hICN producer, whose packets do not say which key signs them: a file with a
     /// public key (PEM), an NDN certificate, or the passphrase of an HMAC key of 16 bytes or more.
     /// Only packets that it has signed are accepted
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trust_anchor", "allow_unsigned",
-        "accept_unverified"])]
+    #[arg(long, value_name = "FILE", help_heading = TRUST,
+        conflicts_with_all = ["trust_anchor", "allow_unsigned", "accept_unverified"])]
     hicn_key: Option<PathBuf>,
     /// Fetch the signer's certificate from this name [default: the name in the data]
     ///
     /// The data there is the certificate, or has a file with the certificate as its content. This
     /// does not make the signer trusted: its key is treated like any other.
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_name, help_heading = TRUST)]
     certificate: Option<Name>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
     ///
     /// Signed data is still verified. Use this for producers that do not sign (`weir put --sign
     /// digest`).
-    #[arg(long)]
+    #[arg(long, help_heading = TRUST)]
     allow_unsigned: bool,
     /// Accept data whose signature cannot be verified, and unsigned data
     ///
@@ -139,17 +143,17 @@ pub(crate) struct Args {
     /// signature is verified if the certificate is available. Otherwise the result is reported as
     /// not verified. No signer is remembered, and verified downloads do not resume this one. Names
     /// of a trust anchor or of a known signer still need its signature.
-    #[arg(long, conflicts_with = "trust_anchor")]
+    #[arg(long, conflicts_with = "trust_anchor", help_heading = TRUST)]
     accept_unverified: bool,
     /// Number of threads that verify and write [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    #[arg(long, value_name = "N", value_parser = parse_threads, help_heading = TRANSFER)]
     threads: Option<u32>,
     #[command(flatten)]
     router: RouterArgs,
     #[command(flatten)]
     keys: KeyArgs,
     /// Print a summary as one JSON object at the end
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 

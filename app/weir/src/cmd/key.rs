@@ -15,6 +15,7 @@ use weir_crypto::{
 use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
+use crate::exit::Exit;
 use crate::table::{Align, Table, out, outln};
 use crate::transfer::{cannot_read, warn_about_clock};
 
@@ -512,10 +513,11 @@ impl KeyContext {
     }
 
     fn trust_forget(&self, name: &Name) -> anyhow::Result<()> {
-        ensure!(
-            self.chain.forget_signer(name)?,
-            "no signer is recorded for exactly {name}; list them with `weir key trust list`"
-        );
+        if !self.chain.forget_signer(name)? {
+            return Err(Exit::NotFound.error(format!(
+                "no signer is recorded for exactly {name}; list them with `weir key trust list`"
+            )));
+        }
         self.print_result(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod controller;
 pub(crate) mod cs;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod face;
 #[cfg(feature = "gateway")]
 pub(crate) mod gateway;

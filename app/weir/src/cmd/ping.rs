@@ -15,6 +15,8 @@ use weir_transport::PathId;
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
 use crate::exit::Exit;
+use crate::help::OUTPUT;
+use crate::quantity::{bytes, positive_milliseconds};
 use crate::table::outln;
 use crate::transfer::{
     RouterArgs, Stop, connect_to, parse_name, parse_positive, refuse_local_name,
@@ -53,22 +55,22 @@ pub(crate) struct Args {
     /// Send this number of pings [default: until Ctrl-C]
     #[arg(short, long, value_name = "N", conflicts_with = "serve", value_parser = parse_positive)]
     count: Option<u32>,
-    /// Time between pings, in milliseconds
-    #[arg(short, long, value_name = "MS", default_value_t = 1000, conflicts_with = "serve",
-          value_parser = parse_positive)]
+    /// Time between pings
+    #[arg(short, long, value_name = "TIME", default_value = "1s", conflicts_with = "serve",
+          value_parser = positive_milliseconds)]
     interval: u32,
-    /// Time to wait for an answer, in milliseconds
-    #[arg(short, long, value_name = "MS", default_value_t = 4000, conflicts_with = "serve",
-          value_parser = parse_positive)]
+    /// Time to wait for an answer
+    #[arg(short, long, value_name = "TIME", default_value = "4s", conflicts_with = "serve",
+          value_parser = positive_milliseconds)]
     timeout: u32,
-    /// Content size of answers, in bytes
-    #[arg(short, long, value_name = "BYTES", default_value_t = 0, requires = "serve",
-          value_parser = clap::value_parser!(u32).range(..=i64::from(CONTENT_BYTES_MAX)))]
+    /// Content size of answers
+    #[arg(short, long, value_name = "SIZE", default_value = "0", requires = "serve",
+          value_parser = parse_content_size)]
     size: u32,
     #[command(flatten)]
     router: RouterArgs,
     /// Print the statistics as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
@@ -123,6 +125,13 @@ impl fmt::Display for Target {
             Self::Name(name) => name.fmt(f),
             Self::Router(uri) => f.write_str(uri),
         }
+    }
+}
+
+fn parse_content_size(text: &str) -> Result<u32, String> {
+    match bytes(text)? {
+        size @ ..=CONTENT_BYTES_MAX => Ok(size),
+        _ => Err(format!("must be at most {CONTENT_BYTES_MAX}B")),
     }
 }
 
