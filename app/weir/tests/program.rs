@@ -62,7 +62,6 @@ fn each_shell_has_completions() {
     {
         let script = text(&weir(&["completions", shell]).stdout);
         assert!(script.contains(words), "{shell}");
-        assert!(!script.contains(" man)"), "a hidden command is offered");
         if is_installed(shell, "the syntax of completions") {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path().join("script");

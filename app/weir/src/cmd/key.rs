@@ -16,6 +16,7 @@ use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
 use crate::exit::Exit;
+use crate::help::{KEYS, OUTPUT};
 use crate::table::{Align, Table, out, outln};
 use crate::transfer::{cannot_read, warn_about_clock};
 
@@ -34,13 +35,13 @@ const DATA_OCTET: u8 = 6;
 pub(crate) struct Args {
     /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
     /// ~/.config/weir]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = KEYS)]
     home: Option<PathBuf>,
     /// Read the passphrase from the first line of FILE [default: $WEIR_PASSPHRASE, or the terminal]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = KEYS)]
     passphrase_file: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     json: bool,
     #[command(subcommand)]
     command: Command,

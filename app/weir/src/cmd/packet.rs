@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Option<PacketKind>,
     /// Print one JSON object per packet and line
-    #[arg(long)]
+    #[arg(long, help_heading = crate::help::OUTPUT)]
     json: bool,
 }
 
