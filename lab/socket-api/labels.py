@@ -76,7 +76,7 @@ class Network:
             links.append(self.link(self.router(name, [origin]), link.split()))
         self.router("here", links)
         faces = json.loads(self.weir("here", ["face", "list", "--json"]))
-        (far,) = [face["faceId"] for face in faces if face["uri"] == links[1]]
+        (far,) = [face["face_id"] for face in faces if face["uri"] == links[1]]
         strategy = f"/localhost/nfd/strategy/multipath/v=1/weight~{far}:{options.weight}"
         self.weir("here", ["strategy", "set", PREFIX, strategy])
         put = ["put", "source", "/file", "--mapping", MAPPING, "--signature-format", "hicn"]

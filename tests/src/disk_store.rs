@@ -136,7 +136,7 @@ impl Router {
     /// Waits until the recovery is complete and no write is queued.
     pub fn wait_for_idle_disks(&self) -> Value {
         self.wait_for_disks("the disks are idle", |disk| {
-            disk["recovering"] == false && disk["writesWaiting"] == 0
+            disk["recovering"] == false && disk["writes_waiting"] == 0
         })
     }
 }

@@ -56,7 +56,7 @@ fn routers_cache_absence() {
         let faces = router.weir_json(&["face", "list"]);
         let faces = faces.as_array().expect("faces").iter();
         let mut to_far = faces.filter(|face| face["uri"] == far.udp().as_str());
-        to_far.next().expect("the route's face")["inData"].as_u64().expect("a number")
+        to_far.next().expect("the route's face")["in_data"].as_u64().expect("a number")
     };
     let before = received(&near);
     while tries < 4 {

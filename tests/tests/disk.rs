@@ -28,7 +28,7 @@ fn put(router: &Router, path: &Path, name: &str) -> (Process, String) {
 fn try_get(router: &Router, name: &str, target: &str) -> Finished {
     // Remove an existing file, which would count as complete.
     let _ = fs::remove_file(router.host.path(target));
-    let words = ["get", name, "-o", target, "--retries", "2", "--lifetime", "500"];
+    let words = ["get", name, "-o", target, "--retries", "2", "--lifetime", "500ms"];
     router.weir(&[&words[..], &["--allow-unsigned", "--json"]].concat())
 }
 

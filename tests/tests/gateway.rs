@@ -124,8 +124,8 @@ fn responses_cross_a_network_of_hicn() {
     assert!(part.status() == 206 && part.body == content[4_000_000..4_000_010]);
     let faces = near.weir_json(&["face", "list"]);
     let face = faces.as_array().unwrap().iter().find(|face| face["uri"] == uri.as_str()).unwrap();
-    assert!(face["inData"].as_u64() > Some(2 * 5_000_000 / 1000), "{face}");
-    assert_eq!(face["inNacks"], 0, "{face}");
+    assert!(face["in_data"].as_u64() > Some(2 * 5_000_000 / 1000), "{face}");
+    assert_eq!(face["in_nacks"], 0, "{face}");
 }
 
 /// What `weir put` serves, HTTP clients read: content, ranges, conditions, directories, versions.

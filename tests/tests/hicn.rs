@@ -84,12 +84,12 @@ fn crosses_two_routers(face_options: &str, threads: &str) {
     }
     let face = near_consumer.face(&uri);
     let count = |key: &str| face[key].as_u64().expect("a number");
-    assert!(seen == 8 && count("inData") > 1100, "{face}");
+    assert!(seen == 8 && count("in_data") > 1100, "{face}");
     // Everything that left over the face were hICN packets: 60 bytes for each Interest. Those for
     // metadata carry a name as well.
-    let names = count("outBytes") - 60 * count("outInterests");
+    let names = count("out_bytes") - 60 * count("out_interests");
     assert!((8 * 20..100 * 40).contains(&names), "{face}");
-    assert!(count("inInterests") + count("inNacks") == 0, "{face}");
+    assert!(count("in_interests") + count("in_nacks") == 0, "{face}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn file_crosses_by_commands() {
     assert!(name.starts_with("/file/"), "{name}");
     near.router.weir(&["get", "/file", "-o", "out", "--mapping", MAPPING]).success();
     assert_eq!(sha256_hex(&host.path("out")), expected);
-    assert!(near.face(&far.uri())["inData"].as_u64() > Some(38));
+    assert!(near.face(&far.uri())["in_data"].as_u64() > Some(38));
     // A directory, with one below it.
     for file in ["folder/a", "folder/below/b"] {
         host.write(file, file.as_bytes());
@@ -162,10 +162,10 @@ fn foreign_peer_reads_the_content() {
     assert_eq!(view.payload, content(5000));
     let uri = format!("hicn+udp4://{}", peer.local_addr().unwrap());
     let face = border.face(&uri);
-    let face_id = face["faceId"].as_u64().unwrap();
+    let face_id = face["face_id"].as_u64().unwrap();
     assert_eq!(view.header.path_label, updated_label(0, face_id));
     assert_eq!(
-        (face["inInterests"].as_u64(), face["persistency"].as_str()),
+        (face["in_interests"].as_u64(), face["persistency"].as_str()),
         (Some(1), Some("on-demand"))
     );
     // `weir packet` shows both forms.
@@ -259,7 +259,7 @@ fn puts_a_file_at_an_address() {
     let border = Border::start(&host, "border");
     host.write("source", &content(2500));
     let address = "hicn:2001:db8:7::5";
-    let put = ["source", address, "--mapping", MAPPING, "--segment-size", "1000"];
+    let put = ["source", address, "--mapping", MAPPING, "--segment-size", "1000B"];
     let signed = ["--signature-format", "hicn"];
     let (_producer, shown) = border.router.put_object(&[&put[..], &signed].concat());
     let object = HicnName::parse_uri(address).unwrap().unwrap();
@@ -330,7 +330,7 @@ fn version_has_a_signed_end() {
     let host = Host::new();
     let border = Border::start(&host, "border");
     host.write("source", &content(50_000));
-    let put = ["source", "/file", "--mapping", MAPPING, "--segment-size", "1000"];
+    let put = ["source", "/file", "--mapping", MAPPING, "--segment-size", "1000B"];
     let signed = ["--signature-format", "hicn"];
     let (_producer, versioned) = border.router.put_object(&[&put[..], &signed].concat());
     let get = ["get", &versioned, "--mapping", MAPPING, "-o", "out", "--json"];
@@ -355,7 +355,7 @@ fn producers_share_the_prefix_of_a_mapping() {
             let file = format!("source{at}");
             host.write(&file, &content(2500 + at));
             let source = if at == 0 { "folder" } else { &file };
-            let options = ["--mapping", mapping_of(at), "--freshness", "10"];
+            let options = ["--mapping", mapping_of(at), "--freshness", "10ms"];
             border.router.put_object(&[&[source, names[at]][..], &options].concat())
         })
         .collect();

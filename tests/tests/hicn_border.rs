@@ -99,14 +99,14 @@ fn objects_cross_both_ways() {
             let mut reader = consumer(session, &verifier, mapping).fetch(&object).unwrap();
             reader.read_to_end(&mut octets).unwrap();
             assert!(reader.is_verified() && octets == content(300_000), "{mapping}");
-            let interests = network.count(face, "outInterests");
+            let interests = network.count(face, "out_interests");
             assert!(interests >= 300, "{interests}");
             // Metadata stay fresh for a short time only, so they may be requested again.
             assert!(asked.is_none_or(|asked| interests - asked < 10), "{asked:?}, {interests}");
             asked = Some(interests);
         }
     }
-    assert_eq!(network.count(0, "inNacks"), 0);
+    assert_eq!(network.count(0, "in_nacks"), 0);
 }
 
 /// Consumers of both kinds follow an object of the hICN producer while it grows.

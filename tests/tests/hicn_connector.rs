@@ -215,13 +215,13 @@ fn commands_use_the_address() {
     let faces = faces.as_array().unwrap().iter();
     let sum: u64 = faces
         .filter(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("hicn")))
-        .map(|face| face["inData"].as_u64().unwrap())
+        .map(|face| face["in_data"].as_u64().unwrap())
         .sum();
     assert!(sum >= 250, "{sum}");
     // Management needs another address, and the error says so.
     let refused = border.router.weir(&["route", "list", "--router", &uri]).failure();
     assert!(refused.contains("does not accept commands over hicn+udp4"), "{refused}");
-    let large = [&["put", "source", "/large", "--segment-size", "1400"][..], &options].concat();
+    let large = [&["put", "source", "/large", "--segment-size", "1400B"][..], &options].concat();
     let refused = border.router.weir(&large).failure();
     let (_, largest) = refused.split_once("do not fit into a packet: at most ").expect("a limit");
     let largest: u32 = largest.split(' ').next().unwrap().parse().expect("a number");

@@ -181,7 +181,7 @@ fn file_crosses_the_middle(options: &str) {
         (Some(1500), Some("permanent"))
     );
     // Only the Interest for the metadata carries more: the application's name.
-    let names = face["outBytes"].as_u64().unwrap() - 60 * face["outInterests"].as_u64().unwrap();
+    let names = face["out_bytes"].as_u64().unwrap() - 60 * face["out_interests"].as_u64().unwrap();
     assert!((1..100).contains(&names), "{face}");
 }
 
@@ -199,7 +199,7 @@ fn file_crosses_a_router_of_ipv6_with_tokens() {
 #[test]
 fn too_large_packets_are_reported() {
     let Some(path) = Path6::start("") else { return };
-    let get = |name: &str| path.get(name, &["--lifetime", "200", "--retries", "2"]);
+    let get = |name: &str| path.get(name, &["--lifetime", "200ms", "--retries", "2"]);
     // One producer at a time: each registers the prefix.
     let (put, _) = path.put("/large", 10_000, "4000");
     let failure = get("/large").failure();

@@ -80,7 +80,7 @@ fn face_id(router: &Router, address: SocketAddr) -> u64 {
     let faces = router.weir_json(&["face", "list"]);
     let mut faces = faces.as_array().expect("faces").iter();
     let face = faces.find(|face| face["uri"] == uri_of(address));
-    face.and_then(|face| face["faceId"].as_u64()).unwrap_or_else(|| panic!("no face {address}"))
+    face.and_then(|face| face["face_id"].as_u64()).unwrap_or_else(|| panic!("no face {address}"))
 }
 
 /// A router spreads Interests over two others. The consumer distinguishes their Data by label, and
@@ -102,7 +102,7 @@ fn labels_distinguish_two_routers() {
     let here = router(&host, "here", port, &[links[0].here, links[1].here]);
     here.weir(&["strategy", "set", PREFIX, "multipath"]).success();
     let expected = random_file(&host.path("source"), 1_000_000, 1);
-    let signed = ["--mapping", MAPPING, "--signature-format", "hicn", "--segment-size", "1000"];
+    let signed = ["--mapping", MAPPING, "--signature-format", "hicn", "--segment-size", "1000B"];
     let (_producer, _) = origin.put_object(&[&["source", "/file"][..], &signed].concat());
     let get = |controller: &str| {
         let arguments = ["get", "/file", "-o", "out", "--mapping", MAPPING, "--json", "--pipeline"];

@@ -17,7 +17,7 @@ const SIZE: usize = SEGMENTS as usize * SEGMENT_BYTES - 300;
 /// The segments erased from the store, 100 of 500.
 const HOLES: [Range<u64>; 3] = [40..120, 200..210, 490..500];
 /// Gives up after 3 s without progress.
-const SHORT_TIMEOUTS: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
+const SHORT_TIMEOUTS: [&str; 4] = ["--retries", "3", "--lifetime", "1000ms"];
 
 /// A router with most segments of a file in its store, and another router with the producer.
 struct Network {
@@ -62,7 +62,7 @@ impl Network {
         let faces: Value = self.edge.weir_json(&["status", "faces"]);
         let faces = faces["faces"].as_array().expect("faces").clone();
         let upstream = faces.iter().find(|face| face["uri"] == self.origin.udp());
-        upstream.expect("face")["outInterests"].as_u64().expect("counter")
+        upstream.expect("face")["out_interests"].as_u64().expect("counter")
     }
 }
 
@@ -92,13 +92,13 @@ fn file_ends_with_report_and_is_completed_later() {
     stop(&mut network.origin);
     let text = missing_text(&network.name, "no answer");
     let failed = network.get("out/file", &SHORT_TIMEOUTS);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
     assert!(!network.host.path("out/file").exists());
 
     // The received segments were kept: only the missing ones are requested, again without success.
     let failed = network.get("out/file", &SHORT_TIMEOUTS);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
 
     network.origin.process.signal(Signal::SIGCONT);
@@ -121,7 +121,7 @@ fn ends_where_the_producer_has_no_route() {
     // Erase the store of the other router, which would answer.
     network.origin.weir(&["cs", "erase", "/file"]).success();
     let failed = network.get("out/file", &[]);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     let text = missing_text(&network.name, "no route");
     assert!(failed.errors.contains(&text), "{}", failed.errors);
 }
@@ -136,7 +136,7 @@ fn stream_ends_before_the_hole() {
     let mut command = network.host.command(Path::new("sh"));
     command.args(["-c", &line]).env("NDN_CLIENT_TRANSPORT", network.edge.unix());
     let failed = Process::start("weir get -o -", command).finish();
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     assert!(failed.errors.contains("The output ends before segment 40."), "{}", failed.errors);
     let (got, source) = (network.host.path("out/stream"), network.host.path("source"));
     let source = fs::read(source).expect("source");
@@ -151,7 +151,7 @@ fn two_routers_fetch_everything_but_the_hole() {
     let (unix, udp) = (network.edge.unix(), network.edge.udp());
     options.extend(["--router", &unix, "--router", &udp]);
     let failed = network.get("out/file", &options);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     assert!(failed.errors.contains("400 of 500 segments"), "{}", failed.errors);
 }
 
@@ -165,7 +165,7 @@ fn folder_gets_all_files_but_the_one_with_a_hole() {
     for (seed, name) in (0..).zip(["a", "b", "c", "e"]) {
         expected.insert(name, random_file(&host.path("d").join(name), 100_000, seed));
     }
-    let (_producer, _) = origin.put(&["d", "/d", "--segment-size", "1000"]);
+    let (_producer, _) = origin.put(&["d", "/d", "--segment-size", "1000B"]);
     edge.weir(&["get", "/d", "-o", "all"]).success();
     let report = edge.weir_json(&["get", "/d/b", "-o", "b"]);
     let versioned = report["versioned"].as_str().expect("a name");
@@ -175,7 +175,7 @@ fn folder_gets_all_files_but_the_one_with_a_hole() {
     let mut words = vec!["get", "/d", "-o", "out"];
     words.extend(SHORT_TIMEOUTS);
     let failed = edge.weir(&words);
-    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(failed.status.code(), Some(8));
     assert!(
         failed.errors.contains("99 of 100 segments (99000 of 100000 bytes) of /d/b/"),
         "{}",

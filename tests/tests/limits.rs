@@ -73,7 +73,7 @@ fn expect_less(router: &Router, limit: &str) {
     let served = serve(router, FILE_BYTES);
     expect_file(&router.host, &router.unix(), &served);
     let store = router.weir_json(&["cs", "info"]);
-    let capacity = store["capacityBytes"].as_u64().expect("a number");
+    let capacity = store["capacity_bytes"].as_u64().expect("a number");
     let used = store["bytes"].as_u64().expect("a number");
     assert!(capacity < 100 << 20 && used <= capacity, "{store}");
     assert!(used > capacity / 2, "the store is used: {store}");
@@ -258,13 +258,13 @@ fn growing_store_stays_within_limits() {
     router.weir(&["cs", "config", "--capacity", "1GiB"]).success();
     expect_file(&host, &router.unix(), &served);
     let store = router.weir_json(&["cs", "info"]);
-    let capacity = store["capacityBytes"].as_u64().expect("a number");
+    let capacity = store["capacity_bytes"].as_u64().expect("a number");
     assert!((17 << 20..192 << 20).contains(&capacity), "{store}");
     // After shrinking, the store can grow to the same size again.
     for size in ["8MiB", "1GiB"] {
         router.weir(&["cs", "config", "--capacity", size]).success();
     }
-    assert_eq!(router.weir_json(&["cs", "info"])["capacityBytes"], capacity);
+    assert_eq!(router.weir_json(&["cs", "info"])["capacity_bytes"], capacity);
 }
 
 /// A control group for this test, removed on drop.

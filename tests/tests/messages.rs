@@ -37,6 +37,13 @@ struct Case {
     command: &'static str,
     /// Words of the message that say what to do next.
     next_step: &'static str,
+    exit_code: i32,
+}
+
+impl Case {
+    const fn exits(self, exit_code: i32) -> Self {
+        Self { exit_code, ..self }
+    }
 }
 
 const fn case(
@@ -45,7 +52,7 @@ const fn case(
     command: &'static str,
     next_step: &'static str,
 ) -> Case {
-    Case { title, with, command, next_step }
+    Case { title, with, command, next_step, exit_code: 1 }
 }
 
 const CASES: &[Case] = &[
@@ -64,15 +71,16 @@ const CASES: &[Case] = &[
     case("unknown key type", NoRouter, "key new /a --type xx", "possible values"),
     case("nothing to change", Running, "cs config", "--capacity SIZE"),
     // Connection to the router
-    case("no router", NoRouter, "get /a", "start one with `weir router`"),
-    case("no router for a command", NoRouter, "status", "start one with `weir router`"),
-    case("no router at the port", NoRouter, "get /a --router tcp://127.0.0.1:1", "--router URI"),
+    case("no router", NoRouter, "get /a", "start one with `weir router`").exits(8),
+    case("no router for a command", NoRouter, "status", "start one with `weir router`").exits(8),
+    case("no router at the port", NoRouter, "get /a --router tcp://127.0.0.1:1", "--router URI")
+        .exits(8),
     case("unknown host", NoRouter, "get /a --router tcp://a.invalid", "or give its address"),
     case("invalid address", NoRouter, "get /a --router nonsense", "such as udp4://192.0.2.1:6363"),
     case("port above 65535 in a URI", NoRouter, "get /a --router udp://h:99999", "beyond 65535"),
     case("wildcard address", NoRouter, "get /a --router udp://0.0.0.0", "give that of one"),
     case("command over UDP", Running, "status --router udp://127.0.0.1:PORT", "tcp://127.0.0.1"),
-    case("router does not answer", SilentRouter, "status", "may not support this command"),
+    case("router does not answer", SilentRouter, "status", "may not support this command").exits(8),
     case(
         "no permission for the router",
         OtherUser,
@@ -85,8 +93,8 @@ const CASES: &[Case] = &[
     case("put: device", Running, "put /dev/null /a", "to a file first"),
     case("put: file without a size", Running, "put /proc/version /a", "to a file first"),
     case("put: local name", Running, "put file /localhost/a", "choose another name"),
-    case("put: unknown key", Running, "put file /a --key /none", "`weir key list`"),
-    case("put: segments too large", Running, "put file /a --segment-size 9000", "--segment-size"),
+    case("put: unknown key", Running, "put file /a --key /none", "`weir key list`").exits(4),
+    case("put: segments too large", Running, "put file /a --segment-size 9000B", "--segment-size"),
     case(
         "put: not a repository",
         Running,
@@ -95,10 +103,10 @@ const CASES: &[Case] = &[
     ),
     case("put: empty repository", Running, "put --repo SITE/none", "add a file with `weir put"),
     // get
-    case("get: no route", Running, "get /missing/file", "`weir put`"),
-    case("get: no answer", SilentRouter, "get /a", "Check that its producer runs"),
-    case("get: not signed", Running, "get /unsigned", "--allow-unsigned"),
-    case("get: other signer", Running, "get /signed --trust-anchor other", "--router"),
+    case("get: no route", Running, "get /missing/file", "`weir put`").exits(5),
+    case("get: no answer", SilentRouter, "get /a", "Check that its producer runs").exits(8),
+    case("get: not signed", Running, "get /unsigned", "--allow-unsigned").exits(6),
+    case("get: other signer", Running, "get /signed --trust-anchor other", "--router").exits(6),
     case("get: missing trust anchor", Running, "get /a --trust-anchor none", "weir key export"),
     case("get: invalid trust anchor", Running, "get /a --trust-anchor file", "key export"),
     case("get: missing directory", Running, "get /signed -o nowhere/a", "mkdir -p nowhere"),
@@ -112,6 +120,7 @@ const CASES: &[Case] = &[
     case("get: reserved name", Running, "get /signed -o .a.weir-part", "choose another"),
     case("get: existing file", Running, "get /unsigned --allow-unsigned", "--force"),
     case("get: symbolic link", Running, "get /signed -o link", "--follow-links"),
+    case("get: full disk", Running, "get /signed -o /dev/full", "free some space").exits(7),
     case("get: directory to a pipe", Running, "get /folder -o pipe", "with -o"),
     case("get: no write permission", OtherUser, "get /signed -o SITE/closed/a", "with -o"),
     case(
@@ -119,26 +128,30 @@ const CASES: &[Case] = &[
         Running,
         "get /signed --version 1",
         "Check the name and the version",
-    ),
-    case("ping: no answer", Running, "ping /missing -c 1 -t 100", "weir ping --serve"),
+    )
+    .exits(4),
+    case("ping: no answer", Running, "ping /missing -c 1 -t 100ms", "weir ping --serve").exits(5),
     // Commands to a router
     case(
         "face to an unreachable router",
         Running,
         "face create tcp://127.0.0.1:1",
         "that the other router runs",
-    ),
-    case("unknown face", Running, "face destroy 99999", "`weir face list`"),
-    case("route to an unknown face", Running, "route add /a 99999", "`weir face list`"),
-    case("unknown route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`"),
+    )
+    .exits(8),
+    case("unknown face", Running, "face destroy 99999", "`weir face list`").exits(4),
+    case("route to an unknown face", Running, "route add /a 99999", "`weir face list`").exits(4),
+    case("unknown route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`")
+        .exits(4),
     case("unknown strategy", Running, "strategy set /a best", "best-route or multicast"),
     // Keys
     case("no default key", OtherUser, "key show", "create one with `weir key new`"),
-    case("unknown key", NoRouter, "key show /none", "`weir key list`"),
+    case("unknown key", NoRouter, "key show /none", "`weir key list`").exits(4),
     case("import of a missing file", NoRouter, "key import nowhere", "check the path"),
     case("import of another file", NoRouter, "key import file", "`weir key export`"),
     case("trust of another file", NoRouter, "key trust file", "`weir key export`"),
-    case("forget an unknown signer", NoRouter, "key trust forget /none", "`weir key trust list`"),
+    case("forget an unknown signer", NoRouter, "key trust forget /none", "`weir key trust list`")
+        .exits(4),
     case(
         "export to an existing file",
         NoRouter,
@@ -332,7 +345,7 @@ fn replace_after(text: &str, mark: &str, by: &str, belong: impl Fn(char) -> bool
 
 /// The message as the table shows it, or what is wrong with it.
 fn shown(case: &Case, code: i32, message: &str) -> Result<String, String> {
-    let expected_code = if message.starts_with("error:") { 2 } else { 1 };
+    let expected_code = if message.starts_with("error:") { 2 } else { case.exit_code };
     if code != expected_code {
         return Err(format!("{}: exit code {code}, not {expected_code}", case.title));
     }
@@ -365,18 +378,11 @@ const HEAD: &str = "\
 Errors of `weir`. Each says what to do next, and is listed once. The test `messages` runs the
 commands and compares the messages. `WEIR_WRITE_MESSAGES=1` writes this page.
 
-| exit code | meaning |
-|---|---|
-| 0 | success; also `weir router`, a serving `weir put` and `weir ping --serve` after Ctrl-C |
-| 1 | failure |
-| 2 | wrong arguments: the message begins with `error:`, shows the usage and refers to `--help` |
-| 128 + N | stopped by signal N (130: Ctrl-C) |
+[exit-codes.md](exit-codes.md) explains the exit codes. Errors in a configuration file also refer to
+`weir router --print-default-config`. SITE is a folder, PORT a port.
 
-Errors in a configuration file also refer to `weir router --print-default-config`. SITE is a folder,
-PORT a port.
-
-| command | message |
-|---|---|
+| exit code | command | message |
+|---|---|---|
 ";
 
 #[test]
@@ -395,7 +401,8 @@ fn messages_match_the_table() {
         match shown(case, *code, &fixture.normalised(log)) {
             Ok(message) if messages.contains(&message) => {}
             Ok(message) => {
-                writeln!(table, "| `weir {}` | {message} |", case.command).expect("a string");
+                writeln!(table, "| {code} | `weir {}` | {message} |", case.command)
+                    .expect("a string");
                 messages.insert(message);
             }
             Err(why) => wrong.push(why),

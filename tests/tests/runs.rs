@@ -14,7 +14,7 @@ fn sent_in_runs(router: &Router, scheme: &str) -> u64 {
     let faces = router.weir(&["face", "list", "--json"]).success().json();
     let faces = faces.as_array().expect("faces");
     let is_meant = |face: &&Value| face["uri"].as_str().is_some_and(|uri| uri.starts_with(scheme));
-    let sent = |face: &Value| face["outRunInterests"].as_u64().expect("a number");
+    let sent = |face: &Value| face["out_run_interests"].as_u64().expect("a number");
     faces.iter().filter(is_meant).map(sent).sum()
 }
 

@@ -31,13 +31,13 @@ fn faces(router: &Router) -> Vec<Value> {
 }
 
 fn is_shared(face: &Value) -> bool {
-    face["localUri"].as_str().is_some_and(|uri| uri.starts_with("shm://"))
+    face["local_uri"].as_str().is_some_and(|uri| uri.starts_with("shm://"))
 }
 
 /// Number of shared-memory faces with more than `data_min` Data packets in either direction.
 fn shared_faces(router: &Router, data_min: u64) -> usize {
     let data = |face: &Value| {
-        face["inData"].as_u64().expect("a number") + face["outData"].as_u64().expect("a number")
+        face["in_data"].as_u64().expect("a number") + face["out_data"].as_u64().expect("a number")
     };
     faces(router).iter().filter(|face| is_shared(face) && data(face) > data_min).count()
 }

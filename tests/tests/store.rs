@@ -120,7 +120,7 @@ impl Chain {
         let status = self.far.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
         let near = faces.filter(|face| face["uri"].as_str().is_some_and(|uri| uri.contains("tcp")));
-        near.map(|face| face["inInterests"].as_u64().expect("a number")).sum()
+        near.map(|face| face["in_interests"].as_u64().expect("a number")).sum()
     }
 
     /// Ends the producer and the far router.
@@ -408,7 +408,7 @@ fn full_disk_is_reported_and_recovers() {
         assert!(fs::read(&source).expect("source") == fs::read(&copy).expect("copy"), "{name}");
     };
     put_and_get(1);
-    let full = near.wait_for_disks("a failed write", |disk| disk["writeErrors"] != 0);
+    let full = near.wait_for_disks("a failed write", |disk| disk["write_errors"] != 0);
     near.process.wait_for_output("writes of the disk failed");
     small.remove_filler();
     let mut number = 1;

@@ -88,7 +88,7 @@ fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &s
         let status = near.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
         let far = faces.filter(|face| face["persistency"] == "persistent");
-        far.map(|face| number(&face["outInterests"])).sum::<u64>()
+        far.map(|face| number(&face["out_interests"])).sum::<u64>()
     };
     let mut sent = vec![interests()];
     let mut held = 0;
@@ -349,7 +349,7 @@ fn ping_reports_whether_a_router_runs() {
         .expect("faces")
         .iter()
         .find(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("udp4://")));
-    assert!(udp.expect("ping's face")["heardMsAgo"].as_u64().expect("heard") < 60_000);
+    assert!(udp.expect("ping's face")["heard_ms_ago"].as_u64().expect("heard") < 60_000);
     assert!(router.weir(&["face", "list"]).success().output.contains("LAST PACKET"));
 
     let other = UdpSocket::bind("127.0.0.1:0").expect("socket");
@@ -518,6 +518,69 @@ fn every_command_has_help_and_exit_codes() {
     }
 }
 
+/// Checks all keys of a JSON value.
+fn check_keys(command: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let is_snake = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+                let is_good = key.bytes().all(|letter| is_snake(letter) || letter == b'_');
+                assert!(is_good, "weir {command} has the key {key:?}");
+                check_keys(command, value);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| check_keys(command, item)),
+        _ => {}
+    }
+}
+
+#[test]
+fn json_keys_are_snake_case_in_all_commands() {
+    let host = Host::new();
+    let disk = format!("[[disk]]\npath = {:?}\nsize = \"64MiB\"\n", host.path("disk"));
+    let config = host.write("weir.toml", disk.as_bytes());
+    let router = Router::start_with(&host, &["-c", config.to_str().expect("UTF-8")]);
+    random_file(&host.path("source"), 20_000, 7);
+    let (_producer, ready) = router.put(&[host.path("source").to_str().expect("UTF-8"), "/a"]);
+    check_keys("put", &ready);
+    let holdings = format!("cs holdings {}", ready["name"].as_str().unwrap_or("/a/v=1"));
+    let target = host.path("copy");
+    for command in [
+        &format!("get /a -o {} --force", target.display()),
+        &holdings,
+        "face create udp4://127.0.0.1:9",
+        "face list",
+        "face show udp4://127.0.0.1:9",
+        "face update udp4://127.0.0.1:9 --reliability on",
+        "route add /b udp4://127.0.0.1:9 --expires 1h",
+        "route list",
+        "route show /b",
+        "route remove /b udp4://127.0.0.1:9",
+        "face destroy udp4://127.0.0.1:9",
+        "strategy set /b multicast",
+        "strategy list",
+        "strategy unset /b",
+        "cs info",
+        "cs config --capacity 64MiB",
+        "cs erase /b",
+        "status",
+        "key new /mine",
+        "key list",
+        "key show /mine",
+        "key trust list",
+        "packet --hex 0509070308016144020102",
+        "doctor",
+        "controller token list --database tokens.db",
+    ] {
+        let words: Vec<&str> = command.split(' ').chain(["--json"]).collect();
+        let mut process = router.host.command(weir_binary());
+        process.args(&words).env("NDN_CLIENT_TRANSPORT", router.unix()).current_dir(host.path(""));
+        let finished = Process::start(command, process).finish();
+        let value = serde_json::from_str(&finished.output);
+        check_keys(command, &value.unwrap_or_else(|_| panic!("weir {command}: {finished:?}")));
+    }
+}
+
 fn demo(size: &str) -> Value {
     let host = Host::new();
     let mut command = host.command(weir_binary());
@@ -532,6 +595,7 @@ fn demo(size: &str) -> Value {
         assert!(transfer["interests"].as_u64().is_some_and(|count| count > 0), "{report}");
         assert!(!transfer["served_by"].is_null(), "{report}");
     }
+    check_keys("demo", &report);
     report
 }
 

@@ -126,7 +126,7 @@ fn unserved_certificate_leaves_three_ways() {
     assert_eq!(report["signers"][0]["trust"], "unverified", "{report}");
     assert_eq!(std::fs::read(&target).expect("a file"), content());
     let known = router.weir_json(&["key", "trust", "list"]);
-    assert_eq!(known["knownSigners"], serde_json::json!([]), "{known}");
+    assert_eq!(known["known_signers"], serde_json::json!([]), "{known}");
     // The next download verifies everything again.
     let _ = router.weir(&get(copy, &[])).failure();
 

@@ -39,6 +39,7 @@ pub(crate) use self::router::Threads;
 use self::static_face::{FaceSection, RouteSection};
 use self::text::{Prefix, StrategyName};
 pub(crate) use self::unix::UnixChoice;
+use crate::quantity::warn_about_bare_sizes;
 
 /// The commented default configuration that `weir router --print-default-config` prints. The
 /// comments on the store and the disks come from `weir-options`.
@@ -273,7 +274,9 @@ impl ConfigFile {
                 path.display()
             )
         })?;
-        let config = FileConfig::parse(&text, &path.display().to_string())?;
+        let origin = path.display().to_string();
+        let config = FileConfig::parse(&text, &origin)?;
+        warn_about_bare_sizes(&text, &origin, &default_config());
         Ok(Self { config, path: Some(path), text })
     }
 

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use weir_agent::{Access, AgentError, Files};
 
+use crate::help::CONTROLLER;
 use crate::table::printable;
 
 /// The address of a controller, and the token and certificates for it.
 #[derive(clap::Args)]
+#[command(next_help_heading = CONTROLLER)]
 pub(crate) struct ControllerArgs {
     /// Register large files with the controller at this URL, such as http://127.0.0.1:8636, so that
     /// routers can store parts of them. Repeat the option for several controllers that share a

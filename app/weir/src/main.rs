@@ -3,9 +3,12 @@
 mod cmd;
 mod config;
 mod controller_args;
+mod exit;
+mod help;
 mod limits;
 mod management_client;
 mod packet_json;
+mod quantity;
 mod signals;
 mod state;
 mod table;
@@ -13,17 +16,19 @@ mod transfer;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 /// Content by name: router, transfers and tools for Named Data Networking.
 #[derive(Parser)]
 #[command(
     name = "weir",
-    version,
+    version = env!("WEIR_VERSION"),
     about,
     max_term_width = 100,
-    after_help = "Exit codes: 0 success, 1 failure, 2 wrong arguments, 128 + N signal N\n\n\
-                  Examples:\n  weir demo --size 16MiB\n  weir router"
+    after_help = format!(
+        "{}\n\nExamples:\n  weir demo --size 16MiB\n  weir router",
+        exit::SUMMARY
+    )
 )]
 struct Cli {
     #[command(subcommand)]
@@ -50,6 +55,10 @@ enum Command {
     Strategy(cmd::strategy::Args),
     Key(cmd::key::Args),
     Packet(cmd::packet::Args),
+    Doctor(cmd::doctor::Args),
+    Completions(cmd::completions::Args),
+    #[command(hide = true)]
+    Man(cmd::man::Args),
     #[cfg(feature = "lab")]
     Link(Box<cmd::link::Args>),
     #[cfg(feature = "lab")]
@@ -74,7 +83,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the pipe has seen enough, as in `weir status | head -1`.
         Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {
-            ExitCode::FAILURE
+            ExitCode::from(exit::Exit::Failure as u8)
         }
         Err(error) => {
             table::errln!("weir: {error:#}{}", limits::hint(&error));
@@ -107,6 +116,9 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Strategy(args) => cmd::strategy::run(args),
         Command::Key(args) => cmd::key::run(args),
         Command::Packet(args) => cmd::packet::run(args),
+        Command::Doctor(args) => cmd::doctor::run(&args),
+        Command::Completions(args) => cmd::completions::run(&args, Cli::command()),
+        Command::Man(args) => cmd::man::run(&args, Cli::command()),
         #[cfg(feature = "lab")]
         Command::Link(args) => cmd::link::run(*args),
         #[cfg(feature = "lab")]
@@ -124,18 +136,21 @@ fn run(command: Command) -> anyhow::Result<()> {
 
 #[cfg(feature = "lab")]
 fn exit_code(error: &anyhow::Error) -> u8 {
-    cmd::lab::exit_code(error)
+    cmd::lab::exit_code(error).unwrap_or_else(|| general_exit_code(error))
 }
 
 #[cfg(not(feature = "lab"))]
-fn exit_code(_error: &anyhow::Error) -> u8 {
-    1
+fn exit_code(error: &anyhow::Error) -> u8 {
+    general_exit_code(error)
+}
+
+fn general_exit_code(error: &anyhow::Error) -> u8 {
+    let missing = error.downcast_ref::<management_client::MissingDataset>();
+    missing.map_or_else(|| exit::Exit::of(error), |missing| missing.exit) as u8
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     /// The words of the `weir` command in an example. Quoted text becomes one word.

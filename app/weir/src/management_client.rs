@@ -9,6 +9,8 @@ use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
 use weir_store::{HoldingsStatus, ObjectList, ObjectQuery};
 use weir_wire::{NackReason, Name};
 
+use crate::exit::Exit;
+use crate::help::OUTPUT;
 use crate::transfer::{RouterArgs, cannot_connect};
 
 /// The options `--router` and `--json` of management commands.
@@ -17,7 +19,7 @@ pub(crate) struct ManagementArgs {
     #[command(flatten)]
     router: RouterArgs,
     /// Print one JSON value
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     pub(crate) json: bool,
 }
 
@@ -101,7 +103,8 @@ impl ManagementClient {
         if !is_missing {
             return error;
         }
-        MissingDataset { is_refused, reason: format!("{error:#}") }.into()
+        let exit = Exit::of(&error);
+        MissingDataset { is_refused, exit, reason: format!("{error:#}") }.into()
     }
 
     fn explain_error(&self, error: CommandError, what: &str) -> anyhow::Error {
@@ -117,19 +120,20 @@ impl ManagementClient {
                      `weir status general`"
                 )
             }
-            CommandError::Express(ExpressError::Timeout) => anyhow::anyhow!(
+            CommandError::Express(ExpressError::Timeout) => Exit::TryAgain.error(format!(
                 "the router at {uri} did not answer {what} in time; it may not support this \
                  command, or accept commands only from its own machine"
-            ),
-            CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => anyhow::anyhow!(
-                "the router at {uri} rejected {what} (Congestion): it has too many pending \
-                 Interests; try again, and check their number with `weir status general`"
-            ),
+            )),
+            CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => Exit::TryAgain
+                .error(format!(
+                    "the router at {uri} rejected {what} (Congestion): it has too many pending \
+                     Interests; try again, and check their number with `weir status general`"
+                )),
             CommandError::Express(ExpressError::Nack(reason)) => anyhow::anyhow!(
                 "the router at {uri} rejected {what} ({reason:?}): its management is not running"
             ),
             CommandError::Express(ExpressError::Client(error)) => {
-                anyhow::anyhow!("cannot send {what} to {uri}: {error}")
+                Exit::TryAgain.error(format!("cannot send {what} to {uri}: {error}"))
             }
         }
     }
@@ -141,6 +145,7 @@ impl ManagementClient {
 pub(crate) struct MissingDataset {
     /// Whether it refused: then it is there, and may have other datasets.
     pub(crate) is_refused: bool,
+    pub(crate) exit: Exit,
     reason: String,
 }
 
@@ -165,7 +170,12 @@ pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
         504 => "; check the address, and that the other router runs",
         _ => "",
     };
-    anyhow::anyhow!("the router answered {} {}{hint}", response.code, response.text)
+    let exit = match response.code {
+        404 | 410 => Exit::NotFound,
+        504 => Exit::TryAgain,
+        _ => Exit::Failure,
+    };
+    exit.error(format!("the router answered {} {}{hint}", response.code, response.text))
 }
 
 #[cfg(test)]

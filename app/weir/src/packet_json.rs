@@ -1,4 +1,4 @@
-//! Packets as JSON fields. The keys are those of the test vectors.
+//! Packets as JSON fields. The keys are those of the test vectors, in snake_case.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -106,9 +106,9 @@ fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
         ("address", header.name.address.to_string().into()),
         ("suffix", header.name.suffix.into()),
         ("locator", header.locator.to_string().into()),
-        ("lifetimeMs", header.lifetime_ms.into()),
-        ("hopLimit", header.hop_limit.into()),
-        ("pathLabel", header.path_label.into()),
+        ("lifetime_ms", header.lifetime_ms.into()),
+        ("hop_limit", header.hop_limit.into()),
+        ("path_label", header.path_label.into()),
         ("manifest", has(Flags::MANIFEST).into()),
         ("last", has(Flags::LAST).into()),
         ("congestion", header.is_marked.into()),
@@ -116,13 +116,13 @@ fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
     if let Some(ah) = &view.ah {
         let about = vec![
             ("algorithm", ah.algorithm.number().into()),
-            ("timeMs", ah.time_ms.into()),
-            ("keyIdHex", octets(ah.key_id)),
-            ("signatureHex", octets(ah.signature())),
+            ("time_ms", ah.time_ms.into()),
+            ("key_id_hex", octets(ah.key_id)),
+            ("signature_hex", octets(ah.signature())),
         ];
         fields.push(("authentication", object(about)));
     }
-    fields.push(("payloadHex", octets(view.payload)));
+    fields.push(("payload_hex", octets(view.payload)));
     if view.is_interest_manifest() {
         // It has no NDN form: each suffix is an Interest of its own in NDN.
         let manifest = InterestManifest::decode(view.payload)?;
@@ -130,7 +130,7 @@ fn hicn(view: &HicnView<'_>) -> Result<Fields, PacketError> {
         return Ok(fields);
     }
     let ndn = to_tlv(view, 0)?;
-    fields.push(("ndnHex", octets(&ndn)));
+    fields.push(("ndn_hex", octets(&ndn)));
     fields.push(("inner", inner(&ndn)?));
     Ok(fields)
 }
@@ -144,7 +144,7 @@ fn hicn_control(view: &ControlView<'_>) -> Result<Fields, ControlError> {
         MessageKind::Notification => "notification",
     };
     let mut fields: Fields = vec![("message", message.into()), ("command", view.command.0.into())];
-    fields.extend(command_name(view.command).map(|name| ("commandName", name.into())));
+    fields.extend(command_name(view.command).map(|name| ("command_name", name.into())));
     fields.push(("count", view.count.into()));
     fields.push(("sequence", view.sequence.into()));
     if view.kind == MessageKind::Request {
@@ -160,7 +160,7 @@ fn hicn_control(view: &ControlView<'_>) -> Result<Fields, ControlError> {
             Request::ListRoutes | Request::UpdateMobility | Request::Other(_) => vec![],
         });
     }
-    fields.push(("payloadHex", octets(view.payload)));
+    fields.push(("payload_hex", octets(view.payload)));
     Ok(fields)
 }
 
@@ -218,23 +218,23 @@ fn sha256(portions: &[&[u8]]) -> Value {
 fn name(name: NameView<'_>) -> Fields {
     vec![
         ("name", uri(name)),
-        ("nameAlt", name.to_string().into()),
-        ("nameHex", octets(&name.to_name().to_tlv())),
+        ("name_alt", name.to_string().into()),
+        ("name_hex", octets(&name.to_name().to_tlv())),
     ]
 }
 
 fn signature_info(info: &SignatureInfoView<'_>) -> Value {
-    let mut fields: Fields = vec![("sigType", info.signature_type.into())];
+    let mut fields: Fields = vec![("sig_type", info.signature_type.into())];
     match info.key_locator {
-        Some(KeyLocatorView::Name(name)) => fields.push(("keyLocatorName", uri(name))),
+        Some(KeyLocatorView::Name(name)) => fields.push(("key_locator_name", uri(name))),
         Some(KeyLocatorView::Digest(digest)) => {
-            fields.push(("keyLocatorDigestHex", octets(digest)));
+            fields.push(("key_locator_digest_hex", octets(digest)));
         }
         None => {}
     }
-    fields.extend(info.nonce.map(|nonce| ("sigNonceHex", octets(nonce))));
-    fields.extend(info.time_ms.map(|time_ms| ("sigTimeMs", time_ms.into())));
-    fields.extend(info.seq_num.map(|seq_num| ("sigSeqNum", seq_num.into())));
+    fields.extend(info.nonce.map(|nonce| ("sig_nonce_hex", octets(nonce))));
+    fields.extend(info.time_ms.map(|time_ms| ("sig_time_ms", time_ms.into())));
+    fields.extend(info.seq_num.map(|seq_num| ("sig_seq_num", seq_num.into())));
     fields.extend(
         info.validity_period
             .map(|validity| ("validity", vec![validity.not_before, validity.not_after].into())),
@@ -244,38 +244,38 @@ fn signature_info(info: &SignatureInfoView<'_>) -> Value {
 
 fn interest(view: &InterestView<'_>) -> Fields {
     let mut fields = name(view.name);
-    fields.push(("canBePrefix", view.can_be_prefix.into()));
-    fields.push(("mustBeFresh", view.must_be_fresh.into()));
+    fields.push(("can_be_prefix", view.can_be_prefix.into()));
+    fields.push(("must_be_fresh", view.must_be_fresh.into()));
     if !view.forwarding_hint.is_empty() {
-        fields.push(("forwardingHint", view.forwarding_hint.iter().map(uri).collect()));
+        fields.push(("forwarding_hint", view.forwarding_hint.iter().map(uri).collect()));
     }
-    fields.extend(view.nonce.map(|nonce| ("nonceHex", octets(&nonce.to_be_bytes()))));
-    fields.push(("lifetimeMs", view.lifetime_ms_or_default().into()));
-    fields.extend(view.hop_limit.map(|hop_limit| ("hopLimit", hop_limit.into())));
-    fields.extend(view.application_parameters().map(|value| ("appParamsHex", octets(value))));
+    fields.extend(view.nonce.map(|nonce| ("nonce_hex", octets(&nonce.to_be_bytes()))));
+    fields.push(("lifetime_ms", view.lifetime_ms_or_default().into()));
+    fields.extend(view.hop_limit.map(|hop_limit| ("hop_limit", hop_limit.into())));
+    fields.extend(view.application_parameters().map(|value| ("app_params_hex", octets(value))));
     if let Some(signature) = view.signature() {
-        fields.push(("sigInfo", signature_info(&signature.info())));
-        fields.push(("sigValueHex", octets(signature.value)));
-        fields.push(("signedPortionSha256", sha256(&signature.signed_portion())));
+        fields.push(("sig_info", signature_info(&signature.info())));
+        fields.push(("sig_value_hex", octets(signature.value)));
+        fields.push(("signed_portion_sha256", sha256(&signature.signed_portion())));
     }
     fields
 }
 
 fn data(view: &DataView<'_>) -> Fields {
     let mut fields = name(view.name);
-    fields.push(("contentType", view.content_type.into()));
-    fields.push(("freshnessMs", view.freshness_ms.into()));
+    fields.push(("content_type", view.content_type.into()));
+    fields.push(("freshness_ms", view.freshness_ms.into()));
     if let Some(component) = view.final_block_id() {
         let mut text = String::new();
         component.write_uri(UriStyle::Numeric, &mut text).expect("a string takes any text");
-        fields.push(("finalBlockId", text.into()));
-        fields.push(("finalBlockIdAlt", component.to_string().into()));
+        fields.push(("final_block_id", text.into()));
+        fields.push(("final_block_id_alt", component.to_string().into()));
     }
-    fields.push(("contentHex", octets(view.content)));
-    fields.push(("sigInfo", signature_info(&view.signature_info())));
-    fields.push(("sigValueHex", octets(view.signature_value())));
-    fields.push(("signedPortionSha256", sha256(&[view.signed_portion()])));
-    fields.push(("implicitSha256", octets(&view.implicit_digest())));
+    fields.push(("content_hex", octets(view.content)));
+    fields.push(("sig_info", signature_info(&view.signature_info())));
+    fields.push(("sig_value_hex", octets(view.signature_value())));
+    fields.push(("signed_portion_sha256", sha256(&[view.signed_portion()])));
+    fields.push(("implicit_sha256", octets(&view.implicit_digest())));
     fields
 }
 
@@ -285,39 +285,39 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
     let mut fields = Fields::new();
     fields.extend(framing.sequence.map(|sequence| ("sequence", sequence.into())));
     if has(tlv::LP_FRAG_INDEX) {
-        fields.push(("fragIndex", framing.frag_index.into()));
+        fields.push(("frag_index", framing.frag_index.into()));
     }
     if has(tlv::LP_FRAG_COUNT) {
-        fields.push(("fragCount", framing.frag_count.into()));
+        fields.push(("frag_count", framing.frag_count.into()));
     }
     if !header.pit_token.is_empty() {
-        fields.push(("pitTokenHex", octets(header.pit_token.as_slice())));
+        fields.push(("pit_token_hex", octets(header.pit_token.as_slice())));
     }
-    fields.extend(header.nack.map(|reason| ("nackReason", reason.code().into())));
-    fields.extend(header.incoming_face.map(|face| ("incomingFaceId", face.into())));
-    fields.extend(header.next_hop_face.map(|face| ("nextHopFaceId", face.into())));
-    fields.extend(view.cache_policy.map(|policy| ("cachePolicyType", policy.into())));
+    fields.extend(header.nack.map(|reason| ("nack_reason", reason.code().into())));
+    fields.extend(header.incoming_face.map(|face| ("incoming_face_id", face.into())));
+    fields.extend(header.next_hop_face.map(|face| ("next_hop_face_id", face.into())));
+    fields.extend(view.cache_policy.map(|policy| ("cache_policy_type", policy.into())));
     if has(tlv::LP_CONGESTION_MARK) {
-        fields.push(("congestionMark", header.congestion_mark.into()));
+        fields.push(("congestion_mark", header.congestion_mark.into()));
     }
     if view.acks().next().is_some() {
         fields.push(("acks", view.acks().collect::<Vec<_>>().into()));
     }
-    fields.extend(framing.tx_sequence.map(|sequence| ("txSequence", sequence.into())));
+    fields.extend(framing.tx_sequence.map(|sequence| ("tx_sequence", sequence.into())));
     if header.non_discovery {
-        fields.push(("nonDiscovery", true.into()));
+        fields.push(("non_discovery", true.into()));
     }
     if let Some(wire) = view.prefix_announcement {
         let announcement = checked_data(wire)?;
         let about = vec![
             ("name", uri(announcement.name)),
-            ("contentType", announcement.content_type.into()),
-            ("contentHex", octets(announcement.content)),
+            ("content_type", announcement.content_type.into()),
+            ("content_hex", octets(announcement.content)),
         ];
-        fields.push(("prefixAnnouncement", object(about)));
+        fields.push(("prefix_announcement", object(about)));
     }
     if let Some(fragment) = view.fragment {
-        fields.push(("fragmentHex", octets(fragment)));
+        fields.push(("fragment_hex", octets(fragment)));
         if framing.frag_count == 1 {
             fields.push(("inner", inner(fragment)?));
         }

@@ -1,11 +1,12 @@
 //! Text output: tables, numbers, and safe printing.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
 use nix::libc;
+use terminal_size::terminal_size_of;
+use unicode_width::UnicodeWidthStr;
 use weir_face::standard_output_was_closed;
 
 pub(crate) use weir_base::units::approximate_bytes as octets;
@@ -18,6 +19,10 @@ impl OutError {
     /// Whether the reader has closed the pipe, as in `weir status | head -1`.
     pub(crate) fn is_closed(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    pub(crate) fn cause(&self) -> &io::Error {
+        &self.0
     }
 }
 
@@ -39,6 +44,13 @@ pub(crate) fn standard_output() -> io::Result<File> {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
+/// Whether standard error shows colours: it is a terminal, and `NO_COLOR` is not set
+/// (<https://no-color.org>).
+pub(crate) fn has_color() -> bool {
+    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !is_off && io::IsTerminal::is_terminal(&io::stderr())
 }
 
 /// Writes to standard output.
@@ -105,7 +117,11 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A text table with headings. The width of a column is that of its longest cell.
+/// The space before each column.
+const GAP: &str = "  ";
+
+/// A text table with headings. The width of a column is that of its widest cell on a terminal, where
+/// Chinese, Japanese and Korean characters have twice the width of Latin ones.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
@@ -122,30 +138,57 @@ impl Table {
         self.rows.push(row.into_iter().map(printable).collect());
     }
 
-    /// Renders the table, or the text `empty` if it has no rows.
+    /// Renders the table for standard output, or the text `empty` if it has no rows.
     pub(crate) fn render(&self, empty: &str) -> String {
         if self.rows.is_empty() {
             return format!("  {empty}\n");
         }
-        let width = |at: usize| {
-            let texts = self.rows.iter().map(|row| row[at].chars().count());
-            texts.chain([self.columns[at].0.chars().count()]).max().unwrap_or(0)
+        // Without a terminal, a program may read the table.
+        let columns =
+            terminal_size_of(io::stdout()).map_or(usize::MAX, |(width, _)| width.0.into());
+        self.render_within(columns)
+    }
+
+    /// Renders the table for a terminal with this number of columns. If it does not fit, each value
+    /// has a line of its own, so that none is cut off.
+    fn render_within(&self, columns: usize) -> String {
+        let width_of = |at: usize| {
+            let texts = self.rows.iter().map(|row| row[at].width());
+            texts.chain([self.columns[at].0.width()]).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.columns.len()).map(width_of).collect();
+        if widths.iter().map(|width| width + GAP.len()).sum::<usize>() > columns {
+            return self.render_as_list();
+        }
         let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();
             for ((cell, width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
-                let _ = match align {
-                    Align::Left => write!(line, "  {cell:<width$}"),
-                    Align::Right => write!(line, "  {cell:>width$}"),
+                let padding = " ".repeat(width - cell.width());
+                line += GAP;
+                line += &match align {
+                    Align::Left => format!("{cell}{padding}"),
+                    Align::Right => format!("{padding}{cell}"),
                 };
             }
             text.push_str(line.trim_end());
             text.push('\n');
         }
         text
+    }
+
+    /// Renders a line for each value, after its heading, and an empty line between rows.
+    fn render_as_list(&self) -> String {
+        let width = self.columns.iter().map(|(heading, _)| heading.width()).max().unwrap_or(0);
+        let rows = self.rows.iter().map(|row| {
+            let lines = self.columns.iter().zip(row).map(|((heading, _), cell)| {
+                let padding = " ".repeat(width - heading.width());
+                format!("{GAP}{heading}{padding}{GAP}{cell}\n")
+            });
+            lines.collect::<String>()
+        });
+        rows.collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -180,6 +223,25 @@ mod tests {
             table.render("none"),
             "  NAME         COST\n  /a              1\n  /long/name  12345\n"
         );
+    }
+
+    #[test]
+    fn aligns_wide_characters_by_columns() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
+        table.row(vec!["/日本".into(), "1".into()]);
+        table.row(vec!["/e\u{301}".into(), "2".into()]);
+        assert_eq!(table.render_within(80), "  NAME   COST\n  /日本     1\n  /e\u{301}        2\n");
+    }
+
+    #[test]
+    fn narrow_terminal_gets_a_line_per_value() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
+        table.row(vec!["/a/long/name/日本".into(), "1".into()]);
+        table.row(vec!["/b".into(), "2".into()]);
+        let list = "  NAME  /a/long/name/日本\n  COST  1\n\n  NAME  /b\n  COST  2\n";
+        assert_eq!(table.render_within(20), list);
+        assert_eq!(table.render_within(0), list);
+        assert!(table.render_within(usize::MAX).starts_with("  NAME   "));
     }
 
     #[test]

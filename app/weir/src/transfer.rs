@@ -18,11 +18,14 @@ use weir_hicn::HicnName;
 use weir_transport::NameMapping;
 use weir_wire::{Name, format_timestamp};
 
+use crate::exit::Exit;
+use crate::help;
 use crate::signals;
 use crate::table::{errln, printable};
 
 /// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = help::ROUTER)]
 pub(crate) struct RouterArgs {
     /// Connect to this router, such as unix:///run/nfd/nfd.sock, tcp://HOST, udp://HOST, or
     /// hicn+udp://HOST for hicn-light. Repeat it for `weir get` to use several routers
@@ -129,15 +132,16 @@ fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
             "no permission to use {uri}; ask its owner for access, or start your own router with \
              `weir router`"
         ),
-        _ => anyhow::anyhow!(
+        _ => Exit::TryAgain.error(format!(
             "no router at {uri}: {error}; start one with `weir router`, or choose another with \
              --router URI"
-        ),
+        )),
     }
 }
 
 /// The options `--home` and `--passphrase-file`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = help::KEYS)]
 pub(crate) struct KeyArgs {
     /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
     /// ~/.config/weir]

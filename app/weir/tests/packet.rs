@@ -11,13 +11,31 @@ use weir_hicn::{HicnName, HicnPrefix, Hop, from_tlv};
 use weir_wire::{Data, Interest};
 
 /// Keys of a vector that do not describe the packet.
-const ABOUT: [&str; 4] = ["note", "verifiesWith", "verifiedBy", "reassembles"];
+const ABOUT: [&str; 4] = ["note", "verifies_with", "verified_by", "reassembles"];
 
 fn records(file: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../core/wire/tests/vectors");
     let text = fs::read_to_string(folder.join(file)).expect("the vectors are there");
     let records = text.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON"));
-    records.collect()
+    records.map(with_snake_case_keys).collect()
+}
+
+/// The vectors are shared with other implementations, and have keys in camelCase.
+fn with_snake_case_keys(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let renamed = fields.into_iter().map(|(key, value)| {
+                let letters = key.chars().flat_map(|letter| {
+                    let gap = letter.is_ascii_uppercase().then_some('_');
+                    gap.into_iter().chain([letter.to_ascii_lowercase()])
+                });
+                (letters.collect(), with_snake_case_keys(value))
+            });
+            Value::Object(renamed.collect())
+        }
+        Value::Array(items) => items.into_iter().map(with_snake_case_keys).collect(),
+        other => other,
+    }
 }
 
 fn octets(record: &Value) -> Vec<u8> {
@@ -138,16 +156,18 @@ fn prints_text_by_default() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
     assert!(text.starts_with("Interest, 13 bytes\n"), "{text}");
-    for line in ["  nonceHex            01020304", "  lifetimeMs          4000"] {
+    for line in ["  nonce_hex               01020304", "  lifetime_ms             4000"] {
         assert!(text.lines().any(|found| found == line), "{text}");
     }
     let nack = format!("6418fd032005fd03210132500d{INTEREST}");
     let output = weir_packet(&["--hex", &nack], b"");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("LpPacket, 26 bytes\n"), "{text}");
-    for line in
-        ["  nackReason          50", "  Interest, 13 bytes", "    nonceHex          01020304"]
-    {
+    for line in [
+        "  nack_reason             50",
+        "  Interest, 13 bytes",
+        "    nonce_hex             01020304",
+    ] {
         assert!(text.lines().any(|found| found == line), "{text}");
     }
 }
@@ -276,8 +296,8 @@ fn reads_packets_of_captures() {
             .collect();
         assert_eq!(found, [1, 2, 3, 4, 8], "{kind}");
         for object in &printed {
-            assert_eq!(object["nonceHex"], "01020304", "{kind}");
-            assert_eq!(object["capture"]["timeUs"], 1_700_000_000_000_005_u64, "{kind}");
+            assert_eq!(object["nonce_hex"], "01020304", "{kind}");
+            assert_eq!(object["capture"]["time_us"], 1_700_000_000_000_005_u64, "{kind}");
         }
         assert_eq!(printed[1]["capture"]["from"], "192.0.2.1:12345");
         assert_eq!(printed[3]["capture"]["to"], "[202:202:202:202:202:202:202:202]:6363");
@@ -391,7 +411,7 @@ fn shows_suffixes_of_interest_manifests() {
     assert_eq!(printed["manifest"], true);
     assert_eq!(printed["suffixes"], json!([4, 5, 6, 7]));
     assert!(printed["authentication"].is_object());
-    assert!(printed.get("ndnHex").is_none() && printed.get("inner").is_none(), "{printed}");
+    assert!(printed.get("ndn_hex").is_none() && printed.get("inner").is_none(), "{printed}");
     let output = weir_packet(&["-"], &wire);
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(shown.lines().any(|line| line == "  suffixes            4 5 6 7"), "{shown}");
@@ -420,12 +440,12 @@ fn shows_control_messages_of_hicn_light() {
         "kind": "hicn-control",
         "message": "request",
         "command": 8,
-        "commandName": "route-add",
+        "command_name": "route-add",
         "count": 1,
         "sequence": 7,
         "connection": "SELF",
         "prefix": "b001::/64",
-        "payloadHex": hex::encode(&add[8..]),
+        "payload_hex": hex::encode(&add[8..]),
     });
     assert_eq!(show(&add), expected);
     let remove = ControlMessage::request(ControlCommand::ROUTE_REMOVE, 0);
@@ -440,8 +460,8 @@ fn shows_control_messages_of_hicn_light() {
     // An ack, and a request that Weir does not know.
     assert_eq!(show(&[0xC2, 8, 0, 0, 7, 0, 0, 0])["message"], "ack");
     let printed = show(&[0xC0, 99, 0, 0, 0, 0, 0, 0, 1, 2]);
-    assert_eq!((&printed["command"], &printed["payloadHex"]), (&json!(99), &json!("0102")));
-    assert!(printed.get("commandName").is_none(), "{printed}");
+    assert_eq!((&printed["command"], &printed["payload_hex"]), (&json!(99), &json!("0102")));
+    assert!(printed.get("command_name").is_none(), "{printed}");
 
     let output = weir_packet(&["--json"], &add[..add.len() - 1]);
     assert_eq!(output.status.code(), Some(1));

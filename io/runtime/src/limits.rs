@@ -18,19 +18,20 @@ const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
 /// buffers and address space lost to span alignment.
 const STORE_QUARTERS: u64 = 3;
 
+/// A limit of this process's memory.
 #[derive(Debug, PartialEq, Eq)]
-struct Limit {
+pub struct MemoryLimit {
     /// The limit's name, as an operator knows it.
-    name: String,
-    bytes: u64,
+    pub name: String,
+    pub bytes: u64,
     /// The unused part of the limit. For a cgroup, the use by other processes is ignored.
-    left_bytes: u64,
+    pub left_bytes: u64,
 }
 
 /// Lowers the memory settings to the system's limits, and logs that. `index_bytes_max`: the limit
 /// of the disks' index. Returns the largest capacity that the store may be given later.
 pub(crate) fn fit_to_limits(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
-    let Some(limit) = tightest_limit() else { return u64::MAX };
+    let Some(limit) = memory_limit() else { return u64::MAX };
     if limit.name == ADDRESS_SPACE {
         use_one_heap();
     }
@@ -103,7 +104,8 @@ pub(crate) fn log_processors(threads: usize) {
     }
 }
 
-fn tightest_limit() -> Option<Limit> {
+/// The limit with the least memory left, or `None` without limits.
+pub fn memory_limit() -> Option<MemoryLimit> {
     let used = MemoryUsage::now().ok()?;
     let own = [
         (ADDRESS_SPACE, Resource::RLIMIT_AS, used.mapped_bytes),
@@ -112,12 +114,12 @@ fn tightest_limit() -> Option<Limit> {
     let own = own.into_iter().filter_map(|(name, resource, used_bytes)| {
         let (bytes, _) = getrlimit(resource).ok()?;
         let left_bytes = bytes.saturating_sub(used_bytes);
-        (bytes != libc::RLIM_INFINITY).then(|| Limit { name: name.into(), bytes, left_bytes })
+        (bytes != libc::RLIM_INFINITY).then(|| MemoryLimit { name: name.into(), bytes, left_bytes })
     });
     let groups = cgroup_files().into_iter().filter_map(|path| {
         let bytes = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
         let left_bytes = u64::saturating_sub(bytes, used.resident_bytes);
-        Some(Limit { name: path.display().to_string(), bytes, left_bytes })
+        Some(MemoryLimit { name: path.display().to_string(), bytes, left_bytes })
     });
     own.chain(groups).min_by_key(|limit| limit.left_bytes)
 }

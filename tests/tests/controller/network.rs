@@ -422,7 +422,7 @@ impl Network {
                 && face["uri"].as_str().is_some_and(|uri| uri.starts_with("fd"))
         };
         let of_producer = faces.as_array().expect("faces").iter().filter(is_of_producer);
-        of_producer.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
+        of_producer.map(|face| face["out_interests"].as_u64().unwrap_or(0)).sum()
     }
 
     /// Interests that `edge` has sent to another router. The metrics are updated with a short

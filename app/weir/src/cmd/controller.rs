@@ -21,6 +21,8 @@ use self::file::{ControllerFile, DEFAULT_CONFIG, Databases};
 use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
+use crate::exit::Exit;
+use crate::help::{OUTPUT, TLS};
 use crate::signals;
 use crate::table::{Align, Table, out, outln};
 
@@ -56,19 +58,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
     /// TLS certificate chain (PEM) [default: no TLS]
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = TLS)]
     tls_certificate: Option<PathBuf>,
     /// Private key (PEM) of the TLS certificate
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, value_name = "FILE", requires = "tls_certificate", help_heading = TLS)]
     tls_key: Option<PathBuf>,
     /// Require a client certificate from one of the CAs in this PEM file, in addition to a token
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, value_name = "FILE", requires = "tls_certificate", help_heading = TLS)]
     tls_clients: Option<PathBuf>,
     /// Allow other machines to connect without TLS. Use it only in a trusted network
-    #[arg(long)]
+    #[arg(long, help_heading = TLS)]
     insecure: bool,
     /// Print the ready line as a JSON object, and log in JSON
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
     #[command(subcommand)]
     command: Option<Command>,
@@ -267,7 +269,9 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
             // A whole token contains its ID between `weir-` and the next hyphen.
             let id = id.strip_prefix("weir-").unwrap_or(&id).split('-').next().unwrap_or_default();
             if !weir_controller::remove_token(&database, id)? {
-                bail!("there is no token {id}; list them with `weir controller token list`");
+                return Err(Exit::NotFound.error(format!(
+                    "there is no token {id}; list them with `weir controller token list`"
+                )));
             }
         }
     }

@@ -45,7 +45,7 @@ enum CsCommand {
     )]
     Config {
         /// Capacity of the memory tier, such as 1GiB. 0 stores nothing [default: no change]
-        #[arg(long, value_name = "SIZE")]
+        #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
         capacity: Option<Size>,
         /// Whether the store admits new Data [default: no change]
         #[arg(long, value_name = "ON|OFF")]
@@ -396,7 +396,7 @@ fn disk_json(info: &CsDiskInfo) -> Value {
     let mut json = numbers_json(&disk);
     json.extend(numbers_json(&busy));
     json.insert("disks".to_owned(), info.disks().into());
-    json.insert("capacityBytes".to_owned(), info.capacity_bytes().into());
+    json.insert("capacity_bytes".to_owned(), info.capacity_bytes().into());
     json.insert("recovering".to_owned(), disk.is_recovering().into());
     Value::Object(json)
 }
@@ -409,14 +409,14 @@ fn numbers_json<T: Counters>(stats: &T) -> serde_json::Map<String, Value> {
     for (counter, value) in stats.rows().filter(|(counter, _)| counter.status.is_some()) {
         match (counter.label, counter.kind, counter.metric) {
             (Some((_, label)), _, Some(metric)) => {
-                let family = camel_case(short(metric));
-                json.entry(family).or_insert_with(|| json!({}))[camel_case(label)] = value.into();
+                let family = snake_case(short(metric));
+                json.entry(family).or_insert_with(|| json!({}))[snake_case(label)] = value.into();
             }
             (_, CounterKind::Set, Some(metric)) => {
-                json.insert(camel_case(short(metric)), value.into());
+                json.insert(snake_case(short(metric)), value.into());
             }
             _ => {
-                json.insert(camel_case(counter.name), value.into());
+                json.insert(snake_case(counter.name), value.into());
             }
         }
     }
@@ -427,20 +427,15 @@ fn short(metric: &str) -> &str {
     metric.split_once('_').map_or(metric, |(_, rest)| rest)
 }
 
-fn camel_case(name: &str) -> String {
-    let mut words = name.split(['_', '-']);
-    let first = words.next().unwrap_or_default().to_owned();
-    words.fold(first, |text, word| {
-        let (initial, rest) = word.split_at(word.len().min(1));
-        text + &initial.to_uppercase() + rest
-    })
+fn snake_case(name: &str) -> String {
+    name.replace('-', "_")
 }
 
 /// The status of the store as JSON.
 pub(crate) fn store_json(info: &CsInfo) -> Value {
     json!({
-        "capacityPackets": info.capacity,
-        "capacityBytes": info.capacity_bytes,
+        "capacity_packets": info.capacity,
+        "capacity_bytes": info.capacity_bytes,
         "entries": info.entries,
         "bytes": info.bytes,
         "hits": info.hits,

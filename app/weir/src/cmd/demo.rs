@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use crate::table::octets;
 use crate::table::outln;
 use crate::transfer::{Interrupted, Stop};
-use network::Network;
+use network::{Network, Served};
 use weir_base::units::Size;
 
 /// Send a file through two routers and check the copies.
@@ -39,10 +39,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Size of the random file, such as 16MiB
-    #[arg(long, default_value = "256MiB", conflicts_with = "file")]
+    #[arg(long, default_value = "256MiB", conflicts_with = "file",
+        value_parser = crate::quantity::size)]
     size: Size,
     /// Print the results as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = crate::help::OUTPUT)]
     json: bool,
 }
 
@@ -54,9 +55,7 @@ struct Transfer {
     goodput_bps: f64,
     sha256_ok: bool,
     interests: u64,
-    /// Number of segments by source: `store of router 1`, `store of router 2` or `producer`. The
-    /// counts of the stores are their cache hits; the producer sent the remaining segments.
-    served_by: std::collections::BTreeMap<String, u64>,
+    served_by: Vec<Served>,
 }
 
 #[derive(Serialize)]
@@ -190,7 +189,7 @@ fn print_table(report: &Report) -> anyhow::Result<()> {
         let sources: Vec<String> = transfer
             .served_by
             .iter()
-            .map(|(source, data)| format!("{source} ({data} Data)"))
+            .map(|served| format!("{} ({} Data)", served.source, served.packets))
             .collect();
         outln!(
             "{label:4}  {:>13}  {:>8.3}  {:>7.2}  {:>9}  {:9}  {}",

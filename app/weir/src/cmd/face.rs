@@ -8,6 +8,7 @@ use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, MTU_AUTO, face_flags};
 
+use crate::exit::Exit;
 use crate::management_client::{ManagementArgs, ManagementClient, explain_response};
 use crate::table::{Align, Table, octets, out, outln, printable, span};
 use weir_base::units::{Size, Time};
@@ -81,10 +82,10 @@ struct Settings {
     /// new face: persistent, permanent over a TUN device]
     #[arg(long)]
     persistency: Option<Persistency>,
-    /// Largest UDP datagram, in bytes. Larger packets are fragmented. auto is [faces] udp_mtu,
+    /// Largest UDP datagram, such as 1420B. Larger packets are fragmented. auto is [faces] udp_mtu,
     /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for
     /// a new face: auto]
-    #[arg(long, value_name = "BYTES|auto", value_parser = mtu)]
+    #[arg(long, value_name = "SIZE|auto", value_parser = mtu)]
     mtu: Option<u64>,
     /// Whether a UDP face retransmits lost packets. The other router must support it too [default
     /// for a new face: [faces] reliability]
@@ -100,7 +101,7 @@ struct Settings {
     marking_interval: Option<Time>,
     /// Mark packets when the queue is longer than this size, such as 64KiB [default for a new face:
     /// [faces] mark_threshold]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
     marking_threshold: Option<Size>,
 }
 
@@ -114,7 +115,9 @@ fn mtu(text: &str) -> Result<u64, String> {
     if text == "auto" {
         return Ok(MTU_AUTO);
     }
-    text.parse().map_err(|_| "must be a number of bytes, or auto".to_owned())
+    // Other programs write an MTU without a unit, so this is no mistake.
+    let size = text.parse().map(|size: Size| size.bytes);
+    size.map_err(|_| "must be a size such as 1420B, or auto".to_owned())
 }
 
 /// The value of an on/off option.
@@ -194,7 +197,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let parameters = ControlParameters { face_id, ..ControlParameters::default() };
             client.command(Command::FacesDestroy, &parameters)?;
             if is_json {
-                outln!("{}", json!({ "faceId": face.face_id.0, "uri": face.uri }))?;
+                outln!("{}", json!({ "face_id": face.face_id.0, "uri": face.uri }))?;
             } else {
                 outln!("closed face {} ({})", face.face_id, face.uri)?;
             }
@@ -213,7 +216,7 @@ pub(crate) struct CreatedFace {
 fn print_created(created: &CreatedFace, is_json: bool) -> anyhow::Result<()> {
     let CreatedFace { face_id, uri, is_new } = created;
     if is_json {
-        outln!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }))?;
+        outln!("{}", json!({ "face_id": face_id.0, "uri": uri, "created": is_new }))?;
     } else if *is_new {
         outln!("created face {face_id} to {uri}")?;
     } else {
@@ -285,7 +288,10 @@ pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Re
             None => uris.contains(&status.info.uri),
         })
         .min_by_key(|status| status.info.persistency == FacePersistency::OnDemand)
-        .with_context(|| format!("there is no face {face}; list the faces with `weir face list`"))
+        .ok_or_else(|| {
+            Exit::NotFound
+                .error(format!("there is no face {face}; list the faces with `weir face list`"))
+        })
 }
 
 pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
@@ -372,34 +378,34 @@ fn face_details(face: &FaceStatus) -> String {
 pub(crate) fn face_json(face: &FaceStatus) -> Value {
     let FaceStatus { info, expiration_period_ms, counters, marking_policy, heard_ms_ago } = face;
     json!({
-        "faceId": info.face_id.0,
+        "face_id": info.face_id.0,
         "uri": info.uri,
-        "localUri": info.local_uri,
+        "local_uri": info.local_uri,
         "scope": info.scope.to_string(),
         "persistency": info.persistency.to_string(),
-        "linkType": info.link_type.to_string(),
-        "expirationMs": expiration_period_ms,
-        "heardMsAgo": heard_ms_ago,
+        "link_type": info.link_type.to_string(),
+        "expiration_ms": expiration_period_ms,
+        "heard_ms_ago": heard_ms_ago,
         "mtu": info.mtu,
         "flags": {
-            "localFields": info.flags & face_flags::LOCAL_FIELDS != 0,
+            "local_fields": info.flags & face_flags::LOCAL_FIELDS != 0,
             "reliability": info.flags & face_flags::LP_RELIABILITY != 0,
-            "congestionMarking": info.flags & face_flags::CONGESTION_MARKING != 0,
+            "congestion_marking": info.flags & face_flags::CONGESTION_MARKING != 0,
         },
-        "baseCongestionMarkingIntervalNs": info.base_congestion_marking_interval_ns,
-        "defaultCongestionThresholdBytes": info.default_congestion_threshold_bytes,
-        "markingPolicy": marking_policy.as_deref().unwrap_or("nfd"),
-        "inInterests": counters.in_interests,
-        "inData": counters.in_data,
-        "inNacks": counters.in_nacks,
-        "inBytes": counters.in_bytes,
-        "outInterests": counters.out_interests,
-        "outData": counters.out_data,
-        "outNacks": counters.out_nacks,
-        "outBytes": counters.out_bytes,
-        "inRuns": counters.in_runs,
-        "inRunInterests": counters.in_run_interests,
-        "outRuns": counters.out_runs,
-        "outRunInterests": counters.out_run_interests,
+        "base_congestion_marking_interval_ns": info.base_congestion_marking_interval_ns,
+        "default_congestion_threshold_bytes": info.default_congestion_threshold_bytes,
+        "marking_policy": marking_policy.as_deref().unwrap_or("nfd"),
+        "in_interests": counters.in_interests,
+        "in_data": counters.in_data,
+        "in_nacks": counters.in_nacks,
+        "in_bytes": counters.in_bytes,
+        "out_interests": counters.out_interests,
+        "out_data": counters.out_data,
+        "out_nacks": counters.out_nacks,
+        "out_bytes": counters.out_bytes,
+        "in_runs": counters.in_runs,
+        "in_run_interests": counters.in_run_interests,
+        "out_runs": counters.out_runs,
+        "out_run_interests": counters.out_run_interests,
     })
 }

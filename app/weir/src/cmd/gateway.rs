@@ -22,6 +22,8 @@ use self::trust::GatewayTrust;
 use super::put::signing::{KeyChoice, Sign};
 use super::router::{print, start_log};
 use crate::config::{LogFilter, LogFormat, LogSection};
+use crate::help::{OUTPUT, SIGNING, TLS, TRUST};
+use crate::quantity::warn_about_bare_sizes;
 use crate::signals;
 use crate::transfer::{KeyArgs, RouterArgs, parse_prefix, refuse_local_name};
 
@@ -53,14 +55,16 @@ struct CommonArgs {
     #[arg(long, global = true)]
     access_log: bool,
     /// Print the ready line as a JSON object, and log in JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     json: bool,
     /// Sign with this key: the name of a key, an identity or a certificate [default: the default
     /// key]
-    #[arg(long, value_name = "NAME", conflicts_with = "sign", global = true)]
+    #[arg(long, value_name = "NAME", conflicts_with = "sign", global = true,
+        help_heading = SIGNING)]
     key: Option<Name>,
     /// Sign with a key or only with a digest
-    #[arg(long, value_enum, default_value_t = Sign::Default, global = true)]
+    #[arg(long, value_enum, default_value_t = Sign::Default, global = true,
+        help_heading = SIGNING)]
     sign: Sign,
     #[command(flatten)]
     keys: KeyArgs,
@@ -100,23 +104,23 @@ struct FrontArgs {
     #[arg(long, value_name = "ADDR")]
     status: Option<SocketAddr>,
     /// TLS certificate chain (PEM) [default: no TLS]
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = TLS)]
     tls_certificate: Option<PathBuf>,
     /// Private key (PEM) of the TLS certificate
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, value_name = "FILE", requires = "tls_certificate", help_heading = TLS)]
     tls_key: Option<PathBuf>,
     /// Serve HTTP/3, too, at the same port
-    #[arg(long, requires = "tls_certificate")]
+    #[arg(long, requires = "tls_certificate", help_heading = TLS)]
     http3: bool,
     /// Memory for verified content
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = crate::quantity::size)]
     memory: Size,
     /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
     /// be repeated [default: your own keys, your trust anchors and known signers]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     trust_anchor: Vec<PathBuf>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
-    #[arg(long)]
+    #[arg(long, help_heading = TRUST)]
     allow_unsigned: bool,
 }
 
@@ -135,10 +139,10 @@ struct OriginArgs {
     #[arg(long, value_name = "MAPPING", default_value_t)]
     mapping: NameMapping,
     /// Content bytes per segment [default: 8000, or 1000 with hICN names]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
     segment_size: Option<Size>,
     /// Memory for signed packets of each prefix
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = crate::quantity::size)]
     buffer: Size,
 }
 
@@ -208,7 +212,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             Some(path) if !run.print_default_config => {
                 let text = std::fs::read_to_string(path)
                     .with_context(|| format!("cannot read {}", path.display()))?;
-                toml::from_str(&text).with_context(|| path.display().to_string())?
+                let origin = path.display().to_string();
+                let config = toml::from_str(&text).with_context(|| origin.clone())?;
+                warn_about_bare_sizes(&text, &origin, include_str!("../default-gateway.toml"));
+                config
             }
             _ => return print(include_str!("../default-gateway.toml").trim_end()),
         },

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
 use weir_security::trust::Trust;
@@ -26,10 +26,13 @@ use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
     MissingSegments, NameMapping, PathSchedule, Target,
 };
-use weir_wire::Name;
+use weir_wire::{NackReason, Name};
 
 use self::fetch::Fetch;
 use self::report::Report;
+use crate::exit::{Exit, is_out_of_space};
+use crate::help::{OUTPUT, TRANSFER, TRUST};
+use crate::quantity::positive_milliseconds;
 use crate::table::{count, errln, printable};
 use crate::transfer::{
     Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
@@ -48,7 +51,7 @@ use crate::transfer::{
 ///
 /// If a segment gets no answer, the other segments are still fetched. The command gives up when
 /// nothing has arrived for --retries times --lifetime (60 s), lists the missing segments and
-/// returns exit code 1. Output to a pipe ends before the first missing segment.
+/// returns exit code 8. Output to a pipe ends before the first missing segment.
 ///
 /// With several --router options, segments are requested from all these routers at once. A router
 /// that has no route or stops responding does not delay the others.
@@ -86,51 +89,53 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MAPPING", default_value_t)]
     mapping: NameMapping,
     #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
-        help = pipeline::help())]
+        help = pipeline::help(), help_heading = TRANSFER)]
     pipeline: ControllerConfig,
     /// Ask each router which segments its store holds, and fetch those from it. Segments that no
     /// router holds are requested from all. A router on another machine answers only with
     /// [management] holdings_for_neighbours = true
-    #[arg(long)]
+    #[arg(long, help_heading = TRANSFER)]
     ask_routers: bool,
     /// Initial window in chunks, or the constant window of --pipeline fixed [default: depends on
     /// --pipeline]
-    #[arg(long, value_name = "N", value_parser = parse_positive)]
+    #[arg(long, value_name = "N", value_parser = parse_positive, help_heading = TRANSFER)]
     window: Option<u32>,
     /// Largest window, in chunks
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive)]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = parse_positive,
+        help_heading = TRANSFER)]
     window_max: u32,
     /// Segments per chunk: they are requested together and count as one in the window
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = TRANSFER,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_SEGMENTS_MAX)))]
     chunk: u32,
-    /// Lifetime of an Interest, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
+    /// Lifetime of an Interest
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_milliseconds,
+        help_heading = TRANSFER)]
     lifetime: u32,
     /// Retransmissions of an Interest before giving up
-    #[arg(long, value_name = "N", default_value_t = 15)]
+    #[arg(long, value_name = "N", default_value_t = 15, help_heading = TRANSFER)]
     retries: u32,
     /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
     /// be repeated [default: your own keys, your trust anchors and known signers]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = TRUST)]
     trust_anchor: Vec<PathBuf>,
     /// The key of the hICN producer, whose packets do not say which key signs them: a file with a
     /// public key (PEM), an NDN certificate, or the passphrase of an HMAC key of 16 bytes or more.
     /// Only packets that it has signed are accepted
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["trust_anchor", "allow_unsigned",
-        "accept_unverified"])]
+    #[arg(long, value_name = "FILE", help_heading = TRUST,
+        conflicts_with_all = ["trust_anchor", "allow_unsigned", "accept_unverified"])]
     hicn_key: Option<PathBuf>,
     /// Fetch the signer's certificate from this name [default: the name in the data]
     ///
     /// The data there is the certificate, or has a file with the certificate as its content. This
     /// does not make the signer trusted: its key is treated like any other.
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = parse_name, help_heading = TRUST)]
     certificate: Option<Name>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
     ///
     /// Signed data is still verified. Use this for producers that do not sign (`weir put --sign
     /// digest`).
-    #[arg(long)]
+    #[arg(long, help_heading = TRUST)]
     allow_unsigned: bool,
     /// Accept data whose signature cannot be verified, and unsigned data
     ///
@@ -139,17 +144,17 @@ pub(crate) struct Args {
     /// signature is verified if the certificate is available. Otherwise the result is reported as
     /// not verified. No signer is remembered, and verified downloads do not resume this one. Names
     /// of a trust anchor or of a known signer still need its signature.
-    #[arg(long, conflicts_with = "trust_anchor")]
+    #[arg(long, conflicts_with = "trust_anchor", help_heading = TRUST)]
     accept_unverified: bool,
     /// Number of threads that verify and write [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    #[arg(long, value_name = "N", value_parser = parse_threads, help_heading = TRANSFER)]
     threads: Option<u32>,
     #[command(flatten)]
     router: RouterArgs,
     #[command(flatten)]
     keys: KeyArgs,
     /// Print a summary as one JSON object at the end
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
@@ -201,8 +206,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut fetch = Fetch::new(&args, &destination, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
     let (report, failures, synced) = fetch.finish();
+    let mut exits = Vec::new();
     for (name, error) in failures.reported {
-        errln!("weir: cannot get {name}: {:#}", explain(error, &args));
+        let error = explain(error, &args);
+        exits.push(Exit::of(&error));
+        errln!("weir: cannot get {name}: {error:#}");
     }
     if let Err(error) = result {
         return Err(explain(error, &args).context(format!("cannot get {}", args.name)));
@@ -218,12 +226,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     report.with_failed(failures.count).print(&trust.policy().signers, &mut client, args.json)?;
     match failures.count {
         0 => Ok(()),
-        failed => bail!(
+        failed => Err(Exit::common(exits).error(format!(
             "cannot get {} of {}; fix the problem and run the command again to fetch only what is \
              missing",
             count(failed, "entry", "entries"),
             args.name
-        ),
+        ))),
     }
 }
 
@@ -374,21 +382,65 @@ fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
     }
 }
 
-/// The error message of a failed download, with advice.
+/// The error of a failed download, with its exit code and advice.
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
-    match &error {
-        DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
+    let exit = exit_of(&error);
+    match explain_text(&error, args) {
+        Some(text) => exit.error(text),
+        None if !matches!(error, DownloadError::Stopped) => exit.error(error.to_string()),
+        None if args.is_streamed() => Interrupted("").into(),
+        None => Interrupted("; run the command again to resume").into(),
+    }
+}
+
+fn exit_of(error: &DownloadError) -> Exit {
+    match error {
+        DownloadError::Fetch(error) => match error {
+            ConsumerError::NoRoute(_)
+            | ConsumerError::NoRouteFurtherOn(_)
+            | ConsumerError::Nacked { reason: NackReason::NoRoute, .. } => Exit::NoRoute,
+            ConsumerError::Refused(_) => Exit::NotFound,
+            ConsumerError::Unanswered(_)
+            | ConsumerError::Incomplete(_)
+            | ConsumerError::Nacked { .. } => Exit::TryAgain,
+            ConsumerError::Damaged(_)
+            | ConsumerError::Untrusted(_)
+            | ConsumerError::Unverified { .. }
+            | ConsumerError::ForeignMetadata { .. } => Exit::NotVerified,
+            ConsumerError::Superseded { .. }
+            | ConsumerError::Metadata { .. }
+            | ConsumerError::Unnameable(_) => Exit::Failure,
+        },
+        DownloadError::Client(_) => Exit::TryAgain,
+        DownloadError::OtherSigner => Exit::NotVerified,
+        DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
+            if is_out_of_space(source) =>
+        {
+            Exit::DiskFull
+        }
+        DownloadError::Output(_)
+        | DownloadError::Store(_)
+        | DownloadError::Refused(_)
+        | DownloadError::Size { .. }
+        | DownloadError::Stopped => Exit::Failure,
+    }
+}
+
+/// The message for an error with advice, or `None` if its own text is enough.
+fn explain_text(error: &DownloadError, args: &Args) -> Option<String> {
+    Some(match error {
+        DownloadError::Fetch(ConsumerError::NoRoute(name)) => format!(
             "the router has no route to {name}. Start the producer on this machine (`weir put`), \
              or add a route to its machine (`weir route add`)"
         ),
-        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => format!(
             "the next router has no route to {name}. Check that the producer runs, and that the \
              next router has a route to it"
         ),
         DownloadError::Fetch(ConsumerError::Refused(name)) => {
-            anyhow::anyhow!("the producer has no {name}. Check the name and the version")
+            format!("the producer has no {name}. Check the name and the version")
         }
-        DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
+        DownloadError::Fetch(ConsumerError::Unanswered(name)) => format!(
             "no answer for {name}. Check that its producer runs. If it was not published by `weir \
              put`, try --discovery prefix"
         ),
@@ -397,42 +449,38 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             if is_out_of_space(source) =>
         {
             let resumes = if args.is_streamed() { "" } else { " to resume" };
-            anyhow::anyhow!("{}, and run the command again{resumes}", out_of_space_message(source))
+            format!("{}, and run the command again{resumes}", out_of_space_message(source))
         }
         DownloadError::Store(source) if args.is_streamed() => {
-            anyhow::anyhow!("cannot write to standard output: {source}")
+            format!("cannot write to standard output: {source}")
         }
-        DownloadError::Store(source) => anyhow::anyhow!("cannot write the file: {source}"),
+        DownloadError::Store(source) => format!("cannot write the file: {source}"),
         // `{error}` already includes the cause.
         DownloadError::Output(OutputError::Io { source, .. }) => {
-            anyhow::anyhow!("cannot write {error}{}", write_error_advice(source))
+            format!("cannot write {error}{}", write_error_advice(source))
         }
-        DownloadError::Output(error) => anyhow::anyhow!("{error}{}", output_error_advice(error)),
+        DownloadError::Output(error) => format!("{error}{}", output_error_advice(error)),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => {
             let or_wrong_key = args.hicn_key.as_ref().map_or_else(String::new, |path| {
                 format!(", or {} is not the producer's key", printable(path.display()))
             });
-            anyhow::anyhow!(
+            format!(
                 "{error}. It was damaged or forged in transit{or_wrong_key}, and the file was not \
                  created. Try again, or use another router (--router)"
             )
         }
         DownloadError::Size { .. } => {
-            anyhow::anyhow!("{error}; fetch it in order instead, with -o - > FILE")
+            format!("{error}; fetch it in order instead, with -o - > FILE")
         }
         DownloadError::Client(_) => {
-            anyhow::anyhow!("{error}. When the router is back, run the command again to resume")
+            format!("{error}. When the router is back, run the command again to resume")
         }
-        DownloadError::Stopped if !args.is_streamed() => {
-            Interrupted("; run the command again to resume").into()
-        }
-        DownloadError::Stopped => Interrupted("").into(),
-        _ => error.into(),
-    }
+        _ => return None,
+    })
 }
 
 /// The error message for missing segments, with advice.
-fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
+fn explain_missing(missing: &MissingSegments, args: &Args) -> String {
     // `-o` may also name a pipe or a device.
     let is_stream = args.output.as_deref().is_some_and(|path| {
         path == Path::new("-") || path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir())
@@ -448,7 +496,7 @@ fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
                   command again to fetch only the missing ones"
             .into()
     };
-    anyhow::anyhow!("{missing}. {next}")
+    format!("{missing}. {next}")
 }
 
 /// Advice for a file that cannot be written.
@@ -489,13 +537,6 @@ fn out_of_space_message(error: &std::io::Error) -> String {
         }
         _ => format!("the disk is full ({error}); free some space"),
     }
-}
-
-/// Whether a write failed because of a full disk, a quota or a file size limit.
-fn is_out_of_space(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    let is_system = error.raw_os_error().is_some();
-    is_system && matches!(error.kind(), FileTooLarge | QuotaExceeded | StorageFull)
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ use weir_crypto::{
 use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
+use crate::exit::Exit;
+use crate::help::{KEYS, OUTPUT};
 use crate::table::{Align, Table, out, outln};
 use crate::transfer::{cannot_read, warn_about_clock};
 
@@ -33,13 +35,13 @@ const DATA_OCTET: u8 = 6;
 pub(crate) struct Args {
     /// Directory of keys and trust anchors [default: $WEIR_HOME, $XDG_CONFIG_HOME/weir or
     /// ~/.config/weir]
-    #[arg(long, value_name = "DIR", global = true)]
+    #[arg(long, value_name = "DIR", global = true, help_heading = KEYS)]
     home: Option<PathBuf>,
     /// Read the passphrase from the first line of FILE [default: $WEIR_PASSPHRASE, or the terminal]
-    #[arg(long, value_name = "FILE", global = true)]
+    #[arg(long, value_name = "FILE", global = true, help_heading = KEYS)]
     passphrase_file: Option<PathBuf>,
     /// Print JSON
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = OUTPUT)]
     json: bool,
     #[command(subcommand)]
     command: Command,
@@ -479,7 +481,7 @@ impl KeyContext {
         let known = self.chain.known_signer_entries()?;
         if self.json {
             let anchors: Vec<Value> = anchors.anchors().map(certificate_json).collect();
-            return print_json(&json!({ "anchors": anchors, "knownSigners": known }));
+            return print_json(&json!({ "anchors": anchors, "known_signers": known }));
         }
         if anchors.is_empty() && known.is_empty() {
             outln!("no trust anchors; add one with `weir key trust FILE`")?;
@@ -512,10 +514,11 @@ impl KeyContext {
     }
 
     fn trust_forget(&self, name: &Name) -> anyhow::Result<()> {
-        ensure!(
-            self.chain.forget_signer(name)?,
-            "no signer is recorded for exactly {name}; list them with `weir key trust list`"
-        );
+        if !self.chain.forget_signer(name)? {
+            return Err(Exit::NotFound.error(format!(
+                "no signer is recorded for exactly {name}; list them with `weir key trust list`"
+            )));
+        }
         self.print_result(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
     }
 
@@ -609,10 +612,10 @@ fn certificate_json(certificate: &Certificate) -> Value {
         "name": certificate.name().to_string(),
         "key": certificate.key_name().to_string(),
         "identity": certificate.identity().to_string(),
-        "publicKeySha256": digest_text(certificate),
-        "notBefore": ascii(&validity.not_before()),
-        "notAfter": ascii(&validity.not_after()),
-        "selfIssued": certificate.is_self_issued(),
+        "public_key_sha256": digest_text(certificate),
+        "not_before": ascii(&validity.not_before()),
+        "not_after": ascii(&validity.not_after()),
+        "self_issued": certificate.is_self_issued(),
         "base64": to_base64_lines(certificate.wire()).replace('\n', ""),
     })
 }

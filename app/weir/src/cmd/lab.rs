@@ -78,14 +78,14 @@ impl std::fmt::Display for ClaimsFailed {
 
 impl std::error::Error for ClaimsFailed {}
 
-/// The exit code for an error of `weir lab`.
-pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
+/// The exit code for an error of `weir lab` that has its own.
+pub(crate) fn exit_code(error: &anyhow::Error) -> Option<u8> {
     if error.is::<ClaimsFailed>() {
-        return 3;
+        return Some(3);
     }
-    match error.downcast_ref::<SessionError>() {
-        Some(SessionError::Scenario(_) | SessionError::Usage(_)) => 2,
-        Some(SessionError::Run(error)) => match error {
+    Some(match error.downcast_ref::<SessionError>()? {
+        SessionError::Scenario(_) | SessionError::Usage(_) => 2,
+        SessionError::Run(error) => match error {
             RunError::Scenario(_) | RunError::Plan { .. } => 2,
             RunError::Interrupted => signals::exit_code(),
             RunError::Shares { failures, .. } => {
@@ -100,10 +100,10 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
                 ViolationKind::Liveness => 11,
                 ViolationKind::Correctness => 12,
             },
-            _ => 1,
+            _ => return None,
         },
-        _ => 1,
-    }
+        _ => return None,
+    })
 }
 
 /// Whether an exit code of a share says that repeating it is useless.
@@ -181,13 +181,13 @@ mod tests {
             let (point, file) = (String::new(), "f".into());
             SessionError::Run(RunError::Violation { point, violation: Box::new(violation), file })
         };
-        let code = |error: SessionError| exit_code(&error.into());
+        let code = |error: SessionError| exit_code(&error.into()).unwrap();
         assert_eq!(code(violation(ViolationKind::Invariant)), 10);
         assert_eq!(code(violation(ViolationKind::Liveness)), 11);
         assert_eq!(code(violation(ViolationKind::Correctness)), 12);
         assert_eq!(code(SessionError::Usage(String::new())), 2);
         assert_eq!(code(SessionError::Run(RunError::Interrupted)), 130);
-        assert_eq!(exit_code(&ClaimsFailed(vec!["a".into()]).into()), 3);
-        assert_eq!(exit_code(&anyhow::anyhow!("else")), 1);
+        assert_eq!(exit_code(&ClaimsFailed(vec!["a".into()]).into()), Some(3));
+        assert_eq!(exit_code(&anyhow::anyhow!("else")), None);
     }
 }

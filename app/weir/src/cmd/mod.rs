@@ -1,9 +1,11 @@
 //! The subcommands, one module each.
 
+pub(crate) mod completions;
 #[cfg(feature = "controller")]
 pub(crate) mod controller;
 pub(crate) mod cs;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod face;
 #[cfg(feature = "gateway")]
 pub(crate) mod gateway;
@@ -14,6 +16,7 @@ pub(crate) mod lab;
 #[cfg(feature = "lab")]
 pub(crate) mod link;
 pub(crate) mod ls;
+pub(crate) mod man;
 #[cfg(feature = "lab")]
 pub(crate) mod model;
 #[cfg(not(feature = "lab"))]

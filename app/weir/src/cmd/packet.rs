@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long = "as", value_name = "KIND", value_enum)]
     kind: Option<PacketKind>,
     /// Print one JSON object per packet and line
-    #[arg(long)]
+    #[arg(long, help_heading = crate::help::OUTPUT)]
     json: bool,
 }
 
@@ -206,7 +206,7 @@ impl<W: Write> Printer<W> {
 
     fn object_line(&mut self, mut fields: Fields, origin: Option<FrameOrigin>) -> io::Result<()> {
         if let Some(FrameOrigin { frame, time_us, from, to }) = origin {
-            let capture = json!({ "frame": frame, "timeUs": time_us, "from": from, "to": to });
+            let capture = json!({ "frame": frame, "time_us": time_us, "from": from, "to": to });
             fields.push(("capture", capture));
         }
         writeln!(self.out, "{}", packet_json::object(fields))
@@ -253,13 +253,13 @@ impl<W: Write> Printer<W> {
 
     fn text_field(&mut self, key: &str, value: &Value, depth: usize) -> io::Result<()> {
         let indent = 2 * depth;
-        let width = 22 - indent;
+        let width = 26 - indent;
         match value {
             Value::Object(fields) => {
                 writeln!(self.out, "{:indent$}{key}", "")?;
                 fields.iter().try_for_each(|(key, value)| self.text_field(key, value, depth + 1))
             }
-            Value::String(text) if key.ends_with("Hex") && text.len() > SHOWN_HEX_MAX => {
+            Value::String(text) if key.ends_with("_hex") && text.len() > SHOWN_HEX_MAX => {
                 let (shown, size) = (&text[..SHOWN_HEX_MAX], text.len() / 2);
                 writeln!(self.out, "{:indent$}{key:width$}{shown}.. ({size} bytes)", "")
             }

@@ -14,6 +14,9 @@ use weir_socket::ObjectStore;
 use weir_transport::PathId;
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
+use crate::exit::Exit;
+use crate::help::OUTPUT;
+use crate::quantity::{bytes, positive_milliseconds};
 use crate::table::outln;
 use crate::transfer::{
     RouterArgs, Stop, connect_to, parse_name, parse_positive, refuse_local_name,
@@ -52,22 +55,22 @@ pub(crate) struct Args {
     /// Send this number of pings [default: until Ctrl-C]
     #[arg(short, long, value_name = "N", conflicts_with = "serve", value_parser = parse_positive)]
     count: Option<u32>,
-    /// Time between pings, in milliseconds
-    #[arg(short, long, value_name = "MS", default_value_t = 1000, conflicts_with = "serve",
-          value_parser = parse_positive)]
+    /// Time between pings
+    #[arg(short, long, value_name = "TIME", default_value = "1s", conflicts_with = "serve",
+          value_parser = positive_milliseconds)]
     interval: u32,
-    /// Time to wait for an answer, in milliseconds
-    #[arg(short, long, value_name = "MS", default_value_t = 4000, conflicts_with = "serve",
-          value_parser = parse_positive)]
+    /// Time to wait for an answer
+    #[arg(short, long, value_name = "TIME", default_value = "4s", conflicts_with = "serve",
+          value_parser = positive_milliseconds)]
     timeout: u32,
-    /// Content size of answers, in bytes
-    #[arg(short, long, value_name = "BYTES", default_value_t = 0, requires = "serve",
-          value_parser = clap::value_parser!(u32).range(..=i64::from(CONTENT_BYTES_MAX)))]
+    /// Content size of answers
+    #[arg(short, long, value_name = "SIZE", default_value = "0", requires = "serve",
+          value_parser = parse_content_size)]
     size: u32,
     #[command(flatten)]
     router: RouterArgs,
     /// Print the statistics as one JSON object
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
@@ -125,6 +128,13 @@ impl fmt::Display for Target {
     }
 }
 
+fn parse_content_size(text: &str) -> Result<u32, String> {
+    match bytes(text)? {
+        size @ ..=CONTENT_BYTES_MAX => Ok(size),
+        _ => Err(format!("must be at most {CONTENT_BYTES_MAX}B")),
+    }
+}
+
 fn connect(args: &Args) -> anyhow::Result<Client> {
     match &args.target {
         Target::Name(_) => {
@@ -140,18 +150,18 @@ fn connect(args: &Args) -> anyhow::Result<Client> {
 }
 
 /// The error if no ping was answered, with advice.
-fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
+fn no_answer(target: &Target, client: &Client) -> String {
     match target {
-        Target::Name(name) => anyhow::anyhow!(
+        Target::Name(name) => format!(
             "no answer for {name}. Run `weir ping --serve {name}` on the other machine, and check \
              that there is a route to it (`weir route list`)"
         ),
-        Target::Router(_) if client.uri().is_refused() => anyhow::anyhow!(
+        Target::Router(_) if client.uri().is_refused() => format!(
             "{} refuses connections or is unreachable; start a router there with `weir router`, \
              or check the address",
             client.uri()
         ),
-        Target::Router(_) => anyhow::anyhow!(
+        Target::Router(_) => format!(
             "no answer from {}. Check that a router runs there and that no firewall blocks it. \
              Some routers, such as ndnd, never answer this ping",
             client.uri()
@@ -183,7 +193,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     pinger.run(&stop)?;
     pinger.statistics.print(&args)?;
     if pinger.statistics.answers == 0 {
-        return Err(no_answer(&args.target, &pinger.client));
+        let statistics = &pinger.statistics;
+        let has_no_route = statistics.pings > 0 && statistics.no_routes == statistics.pings;
+        let exit = if has_no_route { Exit::NoRoute } else { Exit::TryAgain };
+        return Err(exit.error(no_answer(&args.target, &pinger.client)));
     }
     Ok(())
 }
@@ -316,6 +329,7 @@ impl Pinger<'_> {
                 }
                 (Some(_), Target::Name(_)) => {
                     self.statistics.nacks += 1;
+                    self.statistics.no_routes += u64::from(reason == NackReason::NoRoute);
                     self.print_reply(sequence, describe(reason))?;
                 }
             }
@@ -371,6 +385,8 @@ struct Statistics {
     pings: u64,
     answers: u64,
     nacks: u64,
+    /// Those of `nacks` that say that a router has no route.
+    no_routes: u64,
     timeouts: u64,
     min_ns: u64,
     max_ns: u64,

@@ -46,6 +46,8 @@ use self::start::{InitialPublication, InitialResult};
 use self::tree::Source;
 use self::watch::{WatchPublisher, WatchedDirectory};
 use crate::controller_args::ControllerArgs;
+use crate::help::{OUTPUT, REPOSITORY, SIGNING};
+use crate::quantity::{milliseconds, positive_bytes, seconds};
 use crate::table::printable;
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
@@ -89,54 +91,57 @@ pub(crate) struct Args {
     /// Store the signed packets in this directory or S3 bucket, and serve everything in it. Files
     /// that have not changed are not signed again. Files deleted later are still served [default:
     /// keep nothing]
-    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = parse_place)]
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = parse_place,
+        help_heading = REPOSITORY)]
     repo: Option<RepositoryPlace>,
     /// URL of the S3 server, such as https://s3.example.net. Region and credentials come from
     /// AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY [default: AWS_ENDPOINT_URL, or
     /// Amazon]
-    #[arg(long, value_name = "URL", requires = "repo")]
+    #[arg(long, value_name = "URL", requires = "repo", help_heading = REPOSITORY)]
     s3_endpoint: Option<String>,
     /// Watch the directory: publish new files, publish a new version when a file has been written
     /// and closed, and withdraw deleted files. The start waits up to 3 s for files that are being
     /// written
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
-    /// Serve a replaced or withdrawn version for this many seconds more, so that running downloads
+    /// Serve a replaced or withdrawn version for this time more, so that running downloads
     /// can finish. Applies to files of up to 64 KiB and to files replaced by a rename. The first
     /// version of a larger file is kept only while it is being read
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = seconds)]
     linger: u32,
     /// Remove this name and everything below it from the repository, and exit
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
-        conflicts_with_all = ["path", "url"])]
+        conflicts_with_all = ["path", "url"], help_heading = REPOSITORY)]
     remove: Option<Name>,
     /// Content bytes per segment [default: 8000, or 1000 with hICN names]
-    #[arg(long, value_name = "BYTES", value_parser = parse_positive)]
+    #[arg(long, value_name = "SIZE", value_parser = positive_bytes)]
     segment_size: Option<u32>,
     /// Set when the router is known.
     #[arg(skip = PACKET_SIZE_MAX)]
     packet_bytes_max: usize,
     /// Sign with this key: the name of a key, an identity or a certificate [default: the default
     /// key]
-    #[arg(long, value_name = "NAME", conflicts_with = "sign")]
+    #[arg(long, value_name = "NAME", conflicts_with = "sign", help_heading = SIGNING)]
     key: Option<Name>,
     /// Sign with a key or only with a digest
-    #[arg(long, value_enum, default_value_t = Sign::Default)]
+    #[arg(long, value_enum, default_value_t = Sign::Default, help_heading = SIGNING)]
     sign: Sign,
     /// Sign each segment, or only the manifest that lists their digests. A manifest is many times
     /// faster, but consumers without manifest support, such as ndnget, cannot verify the file
-    #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment)]
+    #[arg(long, value_enum, value_name = "PART", default_value_t = SignaturePer::Segment,
+        help_heading = SIGNING)]
     signature_per: SignaturePer,
     /// Sign as NDN does, or as hICN does, so that hICN programs can verify the packets, too. hICN
     /// needs --mapping and a key
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = SignatureFormatArg::Ndn,
-        requires_if("hicn", "mapping"))]
+        requires_if("hicn", "mapping"), help_heading = SIGNING)]
     signature_format: SignatureFormatArg,
     /// Follow symbolic links to directories, and links that lead out of the directory
     #[arg(long)]
     follow_links: bool,
-    /// Freshness period of the segments, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 10_000)]
+    /// Freshness period of the segments: how long caches may answer requests for fresh data with
+    /// them
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = milliseconds)]
     freshness: u64,
     /// Version number [default: the current time in milliseconds since 1970]
     #[arg(long, value_name = "N")]
@@ -156,7 +161,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     keys: KeyArgs,
     /// Print one JSON object when everything is served
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 

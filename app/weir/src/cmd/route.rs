@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use weir_base::FaceId;
@@ -14,6 +14,7 @@ use weir_manage::{
 use weir_wire::Name;
 
 use crate::cmd::face::{create_face, find_face};
+use crate::exit::Exit;
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
 use crate::transfer::parse_prefix;
@@ -168,9 +169,9 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
             "{}",
             json!({
                 "prefix": add.prefix.to_string(),
-                "faceId": face.0,
+                "face_id": face.0,
                 "uri": uri,
-                "faceCreated": is_new,
+                "face_created": is_new,
                 "cost": add.cost,
                 "origin": add.origin,
             })
@@ -226,12 +227,12 @@ fn remove_route(
     let info = find_face(client, face)?.info;
     let face_id = info.face_id;
     // The router reports success even for a route that does not exist, so check first.
-    find_route(client, prefix, face_id, origin)?.with_context(|| {
+    find_route(client, prefix, face_id, origin)?.ok_or_else(|| {
         let origin = origin_name(origin);
-        format!(
+        Exit::NotFound.error(format!(
             "there is no route {prefix} to face {face_id} with origin {origin}; list the routes \
              with `weir route list`"
-        )
+        ))
     })?;
     let parameters = ControlParameters {
         name: Some(prefix.clone()),
@@ -241,7 +242,7 @@ fn remove_route(
     };
     client.command(Command::RibUnregister, &parameters)?;
     if is_json {
-        outln!("{}", json!({ "prefix": prefix.to_string(), "faceId": face_id.0 }))?;
+        outln!("{}", json!({ "prefix": prefix.to_string(), "face_id": face_id.0 }))?;
     } else {
         outln!("removed route {prefix} -> face {face_id} ({})", info.uri)?;
     }
@@ -291,13 +292,13 @@ pub(crate) fn face_uri(faces: &[FaceStatus], face: FaceId) -> String {
 pub(crate) fn rib_json(entry: &RibEntry) -> Value {
     let route = |route: &RouteStatus| {
         json!({
-            "faceId": route.face_id.0,
+            "face_id": route.face_id.0,
             "origin": route.origin,
-            "originName": route_origin::name(route.origin),
+            "origin_name": route_origin::name(route.origin),
             "cost": route.cost,
-            "childInherit": route.flags & route_flags::CHILD_INHERIT != 0,
+            "child_inherit": route.flags & route_flags::CHILD_INHERIT != 0,
             "capture": route.flags & route_flags::CAPTURE != 0,
-            "expirationMs": route.expiration_period_ms,
+            "expiration_ms": route.expiration_period_ms,
         })
     };
     json!({

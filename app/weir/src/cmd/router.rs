@@ -3,7 +3,7 @@
 mod reload;
 
 use std::fs::File;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -21,6 +21,8 @@ use crate::config::{
     ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice,
     default_config, parse_listen_address, parse_metrics_address, parse_websocket_address,
 };
+use crate::help::{LISTENING, OUTPUT};
+use crate::table::has_color;
 
 /// Run a content router.
 ///
@@ -51,22 +53,23 @@ pub(crate) struct Args {
     reload: bool,
     /// Unix socket for applications: a path, "auto" or "none". "auto" uses /run/nfd/nfd.sock if it
     /// can be created, otherwise a path of this user that `weir` also looks for [default: auto]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", help_heading = LISTENING)]
     unix: Option<UnixChoice>,
     /// Listen for UDP peers at this address, such as 192.0.2.1:6363, or "none". May be repeated
     /// [default: port 6363 of all addresses]
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen, help_heading = LISTENING)]
     udp: Vec<Listen>,
     /// Listen for TCP peers at this address, such as 192.0.2.1:6363, or "none". May be repeated
     /// [default: port 6363 of all addresses]
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen, help_heading = LISTENING)]
     tcp: Vec<Listen>,
     /// Listen for WebSockets of browsers at this address, such as 192.0.2.1:9696. May be repeated
     /// [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = parse_websocket_address)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_websocket_address,
+        help_heading = LISTENING)]
     websocket: Vec<SocketAddr>,
     /// Memory of the content store, such as 1GiB. 0 turns it off [default: 256MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
     store: Option<Size>,
     /// Extend the store with this file or block device. May be repeated. It replaces the [[disk]]
     /// tables of the file [default: none]
@@ -89,7 +92,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
     /// Print the ready line as a JSON object, and log in JSON
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     json: bool,
 }
 
@@ -290,7 +293,7 @@ pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<LogLevel> {
     };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(has_color())
         .with_writer(std::io::stderr)
         // On a write error, the log would print a message to standard error and panic. A closed
         // terminal must not end the router.

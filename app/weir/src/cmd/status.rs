@@ -174,7 +174,7 @@ fn section_json(client: &mut ManagementClient, part: Section) -> anyhow::Result<
         Section::Channels => client
             .dataset::<ChannelStatus>("faces/channels")?
             .into_iter()
-            .map(|channel| json!({ "localUri": channel.local_uri }))
+            .map(|channel| json!({ "local_uri": channel.local_uri }))
             .collect(),
         Section::Faces => {
             client.dataset::<FaceStatus>("faces/list")?.iter().map(face_json).collect()
@@ -266,24 +266,24 @@ fn general_text(status: &GeneralStatus) -> String {
 fn general_json(status: &GeneralStatus) -> Value {
     json!({
         "version": status.version,
-        "startUnixMs": status.start_unix_ms,
-        "currentUnixMs": status.current_unix_ms,
-        "nameTreeEntries": status.name_tree_entries,
-        "fibEntries": status.fib_entries,
-        "pitEntries": status.pit_entries,
-        "measurementsEntries": status.measurements_entries,
-        "csEntries": status.cs_entries,
-        "inInterests": status.in_interests,
-        "inData": status.in_data,
-        "inNacks": status.in_nacks,
-        "outInterests": status.out_interests,
-        "outData": status.out_data,
-        "outNacks": status.out_nacks,
-        "satisfiedInterests": status.satisfied_interests,
-        "unsatisfiedInterests": status.unsatisfied_interests,
-        "facesRefused": status.crowding.map(|faces| faces.refused),
-        "facesDisplaced": status.crowding.map(|faces| faces.displaced),
-        "facesStalled": status.crowding.map(|faces| faces.stalled),
+        "start_unix_ms": status.start_unix_ms,
+        "current_unix_ms": status.current_unix_ms,
+        "name_tree_entries": status.name_tree_entries,
+        "fib_entries": status.fib_entries,
+        "pit_entries": status.pit_entries,
+        "measurements_entries": status.measurements_entries,
+        "cs_entries": status.cs_entries,
+        "in_interests": status.in_interests,
+        "in_data": status.in_data,
+        "in_nacks": status.in_nacks,
+        "out_interests": status.out_interests,
+        "out_data": status.out_data,
+        "out_nacks": status.out_nacks,
+        "satisfied_interests": status.satisfied_interests,
+        "unsatisfied_interests": status.unsatisfied_interests,
+        "faces_refused": status.crowding.map(|faces| faces.refused),
+        "faces_displaced": status.crowding.map(|faces| faces.displaced),
+        "faces_stalled": status.crowding.map(|faces| faces.stalled),
     })
 }
 
@@ -308,10 +308,10 @@ fn fib_table(entries: &[FibEntry], faces: &[FaceStatus]) -> String {
 }
 
 fn fib_json(entry: &FibEntry) -> Value {
-    let next_hop = |hop: &NextHopRecord| json!({ "faceId": hop.face_id.0, "cost": hop.cost });
+    let next_hop = |hop: &NextHopRecord| json!({ "face_id": hop.face_id.0, "cost": hop.cost });
     json!({
         "prefix": entry.name.to_string(),
-        "nextHops": Value::from_iter(entry.next_hops.iter().map(next_hop)),
+        "next_hops": Value::from_iter(entry.next_hops.iter().map(next_hop)),
     })
 }
 

@@ -13,6 +13,7 @@ use weir_controller::{Config, DatabaseLocation, RowsKept, WallClock};
 use weir_http::TlsFiles;
 
 use crate::config::{LogSection, default_paths};
+use crate::quantity::warn_about_bare_sizes;
 
 /// The commented default configuration, as `weir controller --print-default-config` prints it.
 pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
@@ -128,6 +129,7 @@ impl ControllerFile {
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let file = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        warn_about_bare_sizes(&text, &path.display().to_string(), DEFAULT_CONFIG);
         Ok((file, Some(path)))
     }
 

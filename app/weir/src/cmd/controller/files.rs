@@ -1,12 +1,13 @@
 //! `weir controller file`.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Subcommand;
 use serde_json::json;
 use weir_agent::{FileError, Files, RegisteredFile};
 use weir_wire::Name;
 
 use crate::controller_args::ControllerArgs;
+use crate::exit::Exit;
 use crate::table::{Align, Table, octets, out, outln};
 
 #[derive(Subcommand)]
@@ -61,10 +62,10 @@ pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
         FileCommand::Remove { name, controller, json } => {
             let files = connect(&controller)?;
             if !files.withdraw(&name).map_err(|error| explain(error, "withdraw"))? {
-                bail!(
+                return Err(Exit::NotFound.error(format!(
                     "{name} is not registered; `weir controller file list` shows the names with \
                      their versions"
-                );
+                )));
             }
             if json {
                 outln!("{}", json!({ "withdrawn": name.to_string() }))?;
@@ -83,7 +84,12 @@ fn connect(controller: &ControllerArgs) -> anyhow::Result<Files> {
 /// Adds advice to an error by its HTTP status.
 fn explain(error: FileError, what: &str) -> anyhow::Error {
     let hint = match error.status() {
-        None => "check that the controller runs and that --controller is its address",
+        None => {
+            return Exit::TryAgain.error(format!(
+                "cannot {what}: {error}; check that the controller runs and that --controller is \
+                 its address"
+            ));
+        }
         Some(401) => "use a token of this controller (--controller-token-file)",
         Some(403) => "use an operator's token",
         Some(_) => return anyhow::anyhow!("cannot {what}: {error}"),

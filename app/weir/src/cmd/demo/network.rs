@@ -1,6 +1,5 @@
 //! The processes of the demo: two routers, a producer, and one consumer for each fetch.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::transfer::Interrupted;
@@ -22,7 +22,16 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Fetched {
     pub(super) seconds: f64,
     pub(super) interests: u64,
-    pub(super) served_by: BTreeMap<String, u64>,
+    pub(super) served_by: Vec<Served>,
+}
+
+/// The number of segments that one source has sent. The counts of the stores are their cache hits;
+/// the producer sent the remaining segments.
+#[derive(Serialize)]
+pub(super) struct Served {
+    /// `store of router 1`, `store of router 2` or `producer`.
+    pub(super) source: String,
+    pub(super) packets: u64,
 }
 
 /// A child process, killed on drop. Its standard error goes to a file that an error message quotes.
@@ -163,17 +172,19 @@ impl Network {
             report[key].as_u64().with_context(|| format!("the consumer reports no {key}"))
         };
         let after = self.store_hits()?;
-        let mut served_by = BTreeMap::new();
+        let mut served_by = Vec::new();
         let mut left = number("segments")?;
         // Count from the consumer towards the producer. A store also counts hits for metadata and
         // retransmissions, so its share is at most the segments that are left.
         for (number, (after, before)) in after.iter().zip(before).enumerate().rev() {
             let hits = (after - before).min(left);
             left -= hits;
-            served_by.insert(format!("store of router {}", number + 1), hits);
+            served_by
+                .push(Served { source: format!("store of router {}", number + 1), packets: hits });
         }
-        served_by.insert("producer".to_owned(), left);
-        served_by.retain(|_, data| *data > 0);
+        served_by.push(Served { source: "producer".to_owned(), packets: left });
+        served_by.retain(|served| served.packets > 0);
+        served_by.sort_by(|one, other| one.source.cmp(&other.source));
         let seconds = report["seconds"].as_f64().context("the consumer reports no seconds")?;
         Ok(Fetched { seconds, interests: number("interests")?, served_by })
     }

@@ -1,11 +1,13 @@
 //! The certificate that `--certificate` names.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use weir_base::Packet;
 use weir_client::{Client, ExpressError};
 use weir_crypto::packet_in_file;
 use weir_security::Certificate;
 use weir_wire::{DataView, Interest, NackReason, Name, tlv};
+
+use crate::exit::Exit;
 
 /// How long to wait for the certificate, and how often to request it.
 const LIFETIME_MS: u64 = 2000;
@@ -14,14 +16,14 @@ const TRIES: u32 = 2;
 /// Fetches the certificate at `name`. Its signature is not checked here.
 pub(super) fn fetch(client: &mut Client, name: &Name) -> anyhow::Result<Certificate> {
     let packet = express(client, name).map_err(|error| match error {
-        ExpressError::Timeout => anyhow!(
+        ExpressError::Timeout => Exit::TryAgain.error(format!(
             "no answer for the certificate {name}. Check the name, and that its producer runs"
-        ),
-        ExpressError::Nack(NackReason::NoRoute) => anyhow!(
+        )),
+        ExpressError::Nack(NackReason::NoRoute) => Exit::NoRoute.error(format!(
             "the router has no route to the certificate {name}. Check the name, or add a route \
              (`weir route add`)"
-        ),
-        error => anyhow!("cannot get the certificate {name}: {error}"),
+        )),
+        error => Exit::TryAgain.error(format!("cannot get the certificate {name}: {error}")),
     })?;
     let data = DataView::decode(&packet)?;
     certificate_in(&data).with_context(|| {

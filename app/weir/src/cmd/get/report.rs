@@ -178,13 +178,15 @@ impl Report {
                 "labels": of_path.labels.iter().map(label_to_json).collect::<Vec<_>>(),
             })
         });
-        // Face numbers are local to a router, so several routers need the URI in the key.
-        let served_by =
-            self.by_face.iter().map(|(&(path, face), &count)| match self.by_path.len() {
-                1 => (face_key(face), count),
-                _ => (format!("{} {}", client.uri_of(path), face_key(face)), count),
-            });
-        let served_by: BTreeMap<String, u64> = served_by.collect();
+        // Face numbers are local to a router.
+        let served_by = self.by_face.iter().map(|(&(path, face), &packets)| {
+            json!({
+                "source": source_of(face),
+                "face_id": face.filter(|&face| face != FaceId::CONTENT_STORE).map(|face| face.0),
+                "router": client.uri_of(path).to_string(),
+                "packets": packets,
+            })
+        });
         json!({
             "name": self.name,
             "versioned": self.versioned,
@@ -216,7 +218,7 @@ impl Report {
                 "median": milliseconds(self.stats.rtt_median_ns),
                 "p99": milliseconds(self.stats.rtt_p99_ns),
             },
-            "served_by": served_by,
+            "served_by": served_by.collect::<Vec<_>>(),
             "routers": routers.collect::<Vec<_>>(),
             "verified": self.is_verified(signers),
             "signers": signers.iter().map(signer_to_json).collect::<Vec<_>>(),
@@ -316,11 +318,11 @@ fn milliseconds(ns: Option<u64>) -> Option<f64> {
     ns.map(|ns| ns as f64 / 1e6)
 }
 
-fn face_key(face: Option<FaceId>) -> String {
+fn source_of(face: Option<FaceId>) -> &'static str {
     match face {
-        Some(FaceId::CONTENT_STORE) => "store".into(),
-        Some(face) => format!("face {face}"),
-        None => "unknown".into(),
+        Some(FaceId::CONTENT_STORE) => "store",
+        Some(_) => "face",
+        None => "unknown",
     }
 }
 

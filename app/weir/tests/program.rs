@@ -1,0 +1,235 @@
+//! What all commands have in common: completions, manual pages, help pages, version and colours.
+//! `weir doctor` is here, too.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn weir(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).stdin(Stdio::null()).output().expect("weir starts")
+}
+
+fn text(octets: &[u8]) -> String {
+    String::from_utf8_lossy(octets).into_owned()
+}
+
+/// Whether a program of this machine can be used. Otherwise prints what is not tested.
+fn is_installed(program: &str, what: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        eprintln!("NOT tested: {what}, because {program} is not installed");
+    }
+    found
+}
+
+/// Runs a script with the completions of bash loaded, and returns the words that it offers.
+fn bash_completions(line: &[&str]) -> BTreeSet<String> {
+    let script = text(&weir(&["completions", "bash"]).stdout);
+    let words = line.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+    let ask = format!(
+        "{script}\nCOMP_WORDS=({words})\nCOMP_CWORD={}\n_weir weir '{}' '{}'\n\
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        line.len() - 1,
+        line[line.len() - 1],
+        line[line.len() - 2],
+    );
+    let output = Command::new("bash").args(["--norc", "-c", &ask]).output().expect("bash starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    if !is_installed("bash", "completions of bash") {
+        return;
+    }
+    let commands = bash_completions(&["weir", "r"]);
+    assert!(commands.contains("router") && commands.contains("route"), "{commands:?}");
+    assert!(bash_completions(&["weir", "face", ""]).contains("create"));
+    assert!(bash_completions(&["weir", "get", "--life"]).contains("--lifetime"));
+    let values = bash_completions(&["weir", "get", "--discovery", ""]);
+    assert!(values.contains("metadata"), "{values:?}");
+}
+
+#[test]
+fn each_shell_has_completions() {
+    for (shell, words) in
+        [("bash", "complete -F"), ("zsh", "#compdef weir"), ("fish", "complete -c")]
+    {
+        let script = text(&weir(&["completions", shell]).stdout);
+        assert!(script.contains(words), "{shell}");
+        if is_installed(shell, "the syntax of completions") {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("script");
+            fs::write(&path, script).expect("written");
+            let status = Command::new(shell).arg("-n").arg(&path).status().expect("it starts");
+            assert!(status.success(), "{shell}");
+        }
+    }
+}
+
+/// The names of all commands that help pages list, such as `face create`.
+fn commands() -> Vec<Vec<String>> {
+    let mut found = vec![Vec::new()];
+    let mut at = 0;
+    while at < found.len() {
+        let path: Vec<String> = found[at].clone();
+        let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
+        words.push("-h");
+        let help = text(&weir(&words).stdout);
+        let list = help.split("Commands:\n").nth(1).unwrap_or_default();
+        let lines = list.lines().take_while(|line| !line.is_empty());
+        for line in lines.filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+            let name = line.split_whitespace().next().expect("a name");
+            if name != "help" {
+                found.push([&path[..], &[name.to_owned()]].concat());
+            }
+        }
+        at += 1;
+    }
+    found
+}
+
+#[test]
+fn manual_has_a_page_for_each_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = weir(&["man", folder.path().to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let pages: BTreeSet<String> = fs::read_dir(folder.path())
+        .expect("readable")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .collect();
+    let expected: BTreeSet<String> = commands()
+        .iter()
+        .map(|path| ["weir"].into_iter().chain(path.iter().map(String::as_str)).collect::<Vec<_>>())
+        .map(|words| format!("{}.1", words.join("-")))
+        .collect();
+    assert!(expected.len() > 20, "{expected:?}");
+    assert_eq!(pages, expected);
+    let page = fs::read_to_string(folder.path().join("weir-get.1")).expect("a page");
+    for words in [".SH EXAMPLES\n.nf\n", ".SH \"TRANSFER OPTIONS\"", "\\-\\-lifetime"] {
+        assert!(page.contains(words), "{words} is missing:\n{page}");
+    }
+    if is_installed("groff", "the syntax of manual pages") {
+        for page in pages {
+            check_page(&folder.path().join(page));
+        }
+    }
+}
+
+/// groff formats the page without a warning.
+fn check_page(path: &Path) {
+    let mut command = Command::new("groff");
+    command.args(["-man", "-Tutf8", "-ww", "-Kutf8"]).arg(path).env("GROFF_NO_SGR", "1");
+    let output = command.output().expect("groff starts");
+    let warnings = text(&output.stderr);
+    assert!(output.status.success() && warnings.is_empty(), "{}: {warnings}", path.display());
+}
+
+#[test]
+fn help_fits_narrow_terminals() {
+    for path in commands() {
+        let mut words: Vec<&str> = path.iter().map(String::as_str).collect();
+        words.push("--help");
+        for columns in ["20", "80"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+            let output = command.args(&words).env("COLUMNS", columns).output().expect("it starts");
+            assert!(output.status.success(), "{words:?} {}", text(&output.stderr));
+        }
+        // Own options come before those that commands share.
+        let help = text(&weir(&words).stdout);
+        let shared = help.find("Router options:").unwrap_or(usize::MAX);
+        assert!(help.find("\nOptions:").is_none_or(|own| own < shared), "{help}");
+    }
+}
+
+#[test]
+fn version_names_the_commit() {
+    let version = text(&weir(&["-V"]).stdout);
+    let rest = version.trim_end().strip_prefix(concat!("weir ", env!("CARGO_PKG_VERSION")));
+    let rest = rest.expect(&version);
+    // Outside of a git repository there may be no commit.
+    if let Some(inner) = rest.strip_prefix(" (").and_then(|rest| rest.strip_suffix(')')) {
+        let commit = inner.split([' ', '-']).next().expect("a word");
+        assert!(commit.len() >= 8 && commit.bytes().all(|it| it.is_ascii_hexdigit()), "{version}");
+    } else {
+        assert_eq!(rest, "");
+    }
+}
+
+/// `script` gives the program a terminal.
+#[test]
+fn log_has_colours_only_on_terminals_without_no_color() {
+    if !is_installed("script", "colours of the log") {
+        return;
+    }
+    let log = |no_color: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let command = format!(
+            "timeout 2 {} router --unix none --udp 127.0.0.1:0 --tcp none -c /dev/null",
+            env!("CARGO_BIN_EXE_weir")
+        );
+        let mut script = Command::new("script");
+        script.args(["-qec", &command, "/dev/null"]).env("NO_COLOR", no_color);
+        script.env("HOME", folder.path()).env_remove("RUST_LOG").stdin(Stdio::null());
+        text(&script.output().expect("script starts").stdout)
+    };
+    let (plain, colored) = (log("1"), log(""));
+    assert!(colored.contains("\u{1b}["), "{colored}");
+    assert!(plain.contains("INFO") && !plain.contains("\u{1b}["), "{plain}");
+}
+
+#[test]
+fn number_without_unit_warns_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = format!("unix://{}/none.sock", folder.path().display());
+    let ping = |interval: &str| {
+        let output = weir(&["ping", "/a", "-c", "1", "-i", interval, "--router", &socket]);
+        assert_eq!(output.status.code(), Some(8));
+        text(&output.stderr)
+    };
+    let warned = ping("500");
+    let warning = "500 without a unit is read as 500 ms; write 500ms";
+    assert_eq!(warned.matches(warning).count(), 1, "{warned}");
+    assert!(!ping("500ms").contains("unit"));
+    let file = folder.path().join("weir.toml");
+    fs::write(&file, "[store]\nsize = 1048576\n").expect("written");
+    let output = weir(&["doctor", "-c", file.to_str().expect("UTF-8")]);
+    let warning = "[store] size = 1048576 without a unit is read as 1048576 B; write \"1MiB\"";
+    assert_eq!(text(&output.stderr).matches(warning).count(), 1, "{output:?}");
+}
+
+/// A configuration that uses nothing of this machine.
+const QUIET: &str = "[faces]\nunix = \"none\"\nudp = [\"127.0.0.1:0\"]\ntcp = []\n";
+
+fn doctor(config: &str) -> (Output, Vec<Value>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("weir.toml");
+    fs::write(&file, config).expect("written");
+    let output = weir(&["doctor", "--json", "-c", file.to_str().expect("UTF-8")]);
+    let findings: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    (output, findings.as_array().expect("an array").clone())
+}
+
+#[test]
+fn doctor_fails_only_if_something_needed_is_missing() {
+    let (output, findings) = doctor(QUIET);
+    assert!(output.status.success(), "{findings:#?}");
+    let names: BTreeSet<&str> = findings.iter().filter_map(|row| row["check"].as_str()).collect();
+    for name in ["configuration", "io_uring", "receive buffers", "open files", "clock"] {
+        assert!(names.contains(name), "{name} is not checked");
+    }
+    for row in &findings {
+        assert_eq!(row["effect"].is_null(), row["found"] == true, "{row}");
+    }
+    let missing = format!("{QUIET}[[disk]]\npath = \"/none/disk\"\nsize = \"1GiB\"\n");
+    let (output, findings) = doctor(&missing);
+    assert_eq!(output.status.code(), Some(1));
+    let row = findings.iter().find(|row| row["check"] == "disk /none/disk").expect("the disk");
+    assert_eq!((&row["found"], &row["needed"]), (&false.into(), &true.into()));
+    assert!(row["fix"].as_str().expect("a command").contains("install -d"), "{row}");
+}
