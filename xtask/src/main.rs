@@ -30,6 +30,7 @@ Usage: cargo xtask COMMAND
                          the words that plain English replaces
   tidy --words           the check for these words alone, with counts for each word and crate
   tidy --sentences       sentences of over 35 words in comments and pages, with their places
+  dist [--check] [..]    build the packages of a release into target/dist; --help lists its options
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -75,6 +76,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
         },
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
+        Some("dist") => steps::dist(&root, &arguments[1..]),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
