@@ -23,7 +23,10 @@ fail() {
     fi
     exit 1
 }
-inside() { nsenter --target "$init" --all --wd=/ -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"; }
+inside() {
+    nsenter --target "$init" --all -- \
+        env --chdir=/ -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
+}
 # Waits at most 30 seconds for a command to succeed.
 wait_for() {
     for _ in $(seq 150); do
@@ -33,10 +36,15 @@ wait_for() {
     fail "timed out: $*"
 }
 pid() { inside systemctl show --property MainPID --value weir-router; }
+# Publishes the file in the background, and ends that again.
+start_put() {
+    inside sh -c 'echo $$ >/root/put.pid; exec weir put /root/file /check/file' >"$work/put" 2>&1 &
+    put=$!
+    wait_for grep -q /check/file "$work/put"
+}
 stop_put() {
-    inside sh -c 'for p in /proc/[0-9]*; do
-        if tr "\0" " " <$p/cmdline 2>/dev/null | grep -q "^weir put"; then kill ${p#/proc/}; fi
-    done; true'
+    inside sh -c 'kill "$(cat /root/put.pid)"'
+    wait "$put" || true
 }
 # Files outside of what every system changes as it runs.
 files() {
@@ -112,8 +120,7 @@ inside weir status >/dev/null || fail "root cannot ask the router for its status
 
 say "a file through the router and its cache"
 inside sh -c 'head -c 3000000 /dev/urandom >/root/file'
-inside sh -c 'exec weir put /root/file /check/file' >"$work/put" 2>&1 &
-wait_for grep -q /check/file "$work/put"
+start_put
 inside weir get /check/file -o /root/first >&2
 inside cmp /root/file /root/first
 stop_put
@@ -130,8 +137,7 @@ engine = "io-uring"
 offer = "arrival"
 END
 inside systemctl restart weir-router || fail "the disk does not work"
-inside sh -c 'exec weir put /root/file /check/file' >"$work/put2" 2>&1 &
-wait_for grep -q /check/file "$work/put2"
+start_put
 inside weir get /check/file -o /root/third >&2
 stop_put
 sleep 2
@@ -143,8 +149,10 @@ wait_for inside weir status
 [ "$(pid)" = "$before" ] || fail "a reload started another process"
 
 say "kill -9"
-inside kill -9 "$before"
-restarted() { [ "$(pid)" != 0 ] && [ "$(pid)" != "$before" ] && inside systemctl is-active weir-router; }
+inside sh -c "kill -9 $before"
+restarted() {
+    [ "$(pid)" != 0 ] && [ "$(pid)" != "$before" ] && inside systemctl is-active weir-router
+}
 wait_for restarted
 inside weir get /check/file -o /root/fourth >&2 || fail "the disk lost the file"
 inside cmp /root/file /root/fourth

@@ -101,7 +101,7 @@ mod tests {
             assert!(fields.contains(line), "{fields}");
         }
         let files = dpkg("--contents").expect("contents");
-        assert!(files.contains("/usr/bin/example") && files.contains("/etc/example"), "{files}");
+        assert!(files.contains(" usr/bin/example") && files.contains(" etc/example"), "{files}");
         let control = dpkg("--info").expect("control");
         assert!(control.contains("conffiles") && control.contains("postinst"), "{control}");
     }

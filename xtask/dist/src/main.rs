@@ -149,24 +149,8 @@ fn common_files(
     let mut files = package::units(root)?;
     let print = |words: &[&str]| tools::output(Command::new(&program).args(words));
     files.push(File::config("/etc/weir/weir.toml", print(&["router", "--print-default-config"])?));
-    for (shell, path) in [
-        ("bash", "/usr/share/bash-completion/completions/weir"),
-        ("zsh", "/usr/share/zsh/vendor-completions/_weir"),
-        ("fish", "/usr/share/fish/vendor_completions.d/weir.fish"),
-    ] {
-        files.push(File::plain(path, print(&["completions", shell])?));
-    }
-    let manual = tools::target_folder(root).join("dist-manual");
-    if manual.exists() {
-        fs::remove_dir_all(&manual)?;
-    }
-    print(&["man", &manual.to_string_lossy()])?;
-    for entry in fs::read_dir(&manual)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let page = file::gzip(&fs::read(entry.path())?)?;
-        files.push(File::plain(format!("/usr/share/man/man1/{name}.gz"), page));
-    }
+    files.extend(completions(&program));
+    files.extend(manual(root, &program)?);
     let components = Components::read(root, own)?;
     let doc = |name: &str| format!("/usr/share/doc/weir/{name}");
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
@@ -179,6 +163,41 @@ fn common_files(
     let libraries = components.licences(&tools.licences()?)?;
     files.push(File::doc(doc("THIRD-PARTY"), libraries));
     files.push(File::doc(doc("sbom.cdx.json"), components.bill(release)?));
+    Ok(files)
+}
+
+fn completions(program: &Path) -> Vec<File> {
+    let shells = [
+        ("bash", "/usr/share/bash-completion/completions/weir"),
+        ("zsh", "/usr/share/zsh/vendor-completions/_weir"),
+        ("fish", "/usr/share/fish/vendor_completions.d/weir.fish"),
+    ];
+    let mut files = Vec::new();
+    for (shell, path) in shells {
+        match tools::output(Command::new(program).args(["completions", shell])) {
+            Ok(script) => files.push(File::plain(path, script)),
+            Err(error) => eprintln!("==> completions for {shell} are NOT packed: {error:#}"),
+        }
+    }
+    files
+}
+
+fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
+    let folder = tools::target_folder(root).join("dist-manual");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    if let Err(error) = tools::output(Command::new(program).arg("man").arg(&folder)) {
+        eprintln!("==> the manual is NOT packed: {error:#}");
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let page = file::gzip(&fs::read(entry.path())?)?;
+        files.push(File::plain(format!("/usr/share/man/man1/{name}.gz"), page));
+    }
     Ok(files)
 }
 
