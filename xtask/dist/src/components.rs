@@ -199,7 +199,8 @@ fn find_licences(folder: &Path, deep: usize, found: &mut Vec<PathBuf>) -> anyhow
 mod tests {
     use super::*;
 
-    const TREE: &str = "0 weir v0.1.0 (/src/app/weir)\n1 b v2.0.0\n2 c v3.0.0+x\n1 c v3.0.0+x (*)\n";
+    const TREE: &str =
+        "0 weir v0.1.0 (/src/app/weir)\n1 b v2.0.0\n2 c v3.0.0+x\n1 c v3.0.0+x (*)\n";
 
     fn component(name: &str, version: &str) -> Component {
         Component { name: name.into(), version: version.into() }
@@ -226,7 +227,8 @@ mod tests {
             fs::write(below.join("license.rs"), "fn main() {}").expect("write");
             let manifest = folder.path().join(name).join("Cargo.toml");
             let package = json!({ "license": "MIT", "manifest_path": manifest });
-            packages.insert(component(name, if name == "b" { "2.0.0" } else { "3.0.0+x" }), package);
+            packages
+                .insert(component(name, if name == "b" { "2.0.0" } else { "3.0.0+x" }), package);
         }
         let components = Components { uses: parse_tree(TREE).expect("a tree"), packages };
         let page = components.licences(&[("musl", "MIT, too".into())]).expect("licences");

@@ -174,7 +174,8 @@ pub(crate) mod tests {
         let (deb, rpm) = (package(Format::Deb), package(Format::Rpm));
         assert!(deb.scripts.iter().any(|script| script.name == "postinst"));
         assert!(rpm.scripts.iter().any(|script| script.name == "postun"));
-        let has = |package: &Package, path: &str| package.files.iter().any(|file| file.path == path);
+        let has =
+            |package: &Package, path: &str| package.files.iter().any(|file| file.path == path);
         assert!(has(&deb, "/usr/share/zsh/vendor-completions/_weir") && has(&deb, "/usr/bin/weir"));
         assert!(has(&rpm, "/usr/share/zsh/site-functions/_weir"));
         let units = units(&root).expect("units");

@@ -33,12 +33,7 @@ pub(crate) fn path(root: &Path, cpu: Cpu) -> PathBuf {
 }
 
 /// Builds the wheel for Python into a folder, and returns its path. It needs glibc 2.28.
-pub(crate) fn wheel(
-    root: &Path,
-    tools: &Tools,
-    out: &Path,
-    epoch: u64,
-) -> anyhow::Result<PathBuf> {
+pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
     let folder = tools::target_folder(root).join("dist-wheel");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -78,8 +78,7 @@ mod tests {
                 (file.path().display().to_string(), file.permissions(), is_config)
             })
             .collect();
-        let expected =
-            [("/etc/example", 0o644, true), ("/usr/bin/example", 0o755, false)];
+        let expected = [("/etc/example", 0o644, true), ("/usr/bin/example", 0o755, false)];
         assert_eq!(files, expected.map(|(path, mode, config)| (path.to_owned(), mode, config)));
         assert!(read.metadata.header.entry_is_present(IndexTag::RPMTAG_POSTIN));
     }
