@@ -40,6 +40,7 @@ Usage: cargo xtask COMMAND
   tidy --sentences       sentences of over 35 words in comments and pages, with their places
   chart                  check the Helm chart with Helm and kubernetes-validate, which it installs
                          into target/chart
+  dist [--check] [..]    build the packages of a release into target/dist; --help lists its options
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -87,6 +88,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some("release") => release::check(&root, &release::ReleaseOptions::parse(words)?),
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
         Some("chart") => no_more(words).and_then(|()| chart::check(&root)),
+        Some("dist") => steps::dist(&root, &arguments[1..]),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

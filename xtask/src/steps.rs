@@ -119,6 +119,13 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     run_cargo(root, &words, &environment)
 }
 
+/// Builds the packages, by a program of its own: its libraries would delay every other command.
+pub(crate) fn dist(root: &Path, arguments: &[String]) -> anyhow::Result<()> {
+    let words = ["run", "--quiet", "--package", "weir-dist", "--"].map(str::to_owned);
+    let words = [&words, arguments].concat();
+    run_cargo(root, &words.iter().map(String::as_str).collect::<Vec<_>>(), &[])
+}
+
 fn executable(name: &str) -> String {
     format!("{name}{}", std::env::consts::EXE_SUFFIX)
 }

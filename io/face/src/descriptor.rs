@@ -25,13 +25,14 @@ pub(crate) fn send(
     let mut control = [0_u64; control_bytes(1).div_ceil(8)];
     let mut message = header(&mut piece);
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = control_bytes(1);
+    // Lengths have other types in musl.
+    message.msg_controllen = control_bytes(1) as _;
     // SAFETY: the message's control buffer has space for one header and one descriptor.
     let sent = unsafe {
         let head = libc::CMSG_FIRSTHDR(&raw const message);
         (*head).cmsg_level = libc::SOL_SOCKET;
         (*head).cmsg_type = libc::SCM_RIGHTS;
-        (*head).cmsg_len = control_bytes(1);
+        (*head).cmsg_len = control_bytes(1) as _;
         libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(descriptor.as_raw_fd());
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
     };
@@ -49,7 +50,7 @@ pub(crate) fn receive(
     let mut control = MaybeUninit::<[u64; control_bytes(DESCRIPTORS_MAX).div_ceil(8)]>::uninit();
     let mut message = header(&mut piece);
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = control_bytes(DESCRIPTORS_MAX);
+    message.msg_controllen = control_bytes(DESCRIPTORS_MAX) as _;
     // SAFETY: the message points to `octets`, which is exclusively borrowed, and to a control
     // buffer. Both outlive the call.
     let read =
@@ -62,7 +63,8 @@ pub(crate) fn receive(
         while let Some(control) = head.as_ref() {
             if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let numbers = libc::CMSG_DATA(head).cast::<RawFd>();
-                for at in 0..(control.cmsg_len - control_bytes(0)) / size_of::<RawFd>() {
+                let bytes = control.cmsg_len as usize - control_bytes(0);
+                for at in 0..bytes / size_of::<RawFd>() {
                     let file = OwnedFd::from_raw_fd(numbers.add(at).read_unaligned());
                     files.push(UntrustedFile::new(file));
                 }

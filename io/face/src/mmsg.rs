@@ -48,9 +48,38 @@ pub(crate) fn is_supported(fd: RawFd) -> bool {
     // SAFETY: no message is passed, so no pointer is followed.
     unsafe {
         let (none, flags) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
-        libc::recvmmsg(fd, none, 0, flags, std::ptr::null_mut()) == 0
-            && libc::sendmmsg(fd, none, 0, flags) == 0
+        recvmmsg(fd, none, 0, flags) == 0 && sendmmsg(fd, none, 0, flags) == 0
     }
+}
+
+/// recvmmsg(2) without a time limit, as a system call: see [`sendmmsg`].
+///
+/// # Safety
+/// As for the system call: all pointers in the `count` headers must be valid.
+unsafe fn recvmmsg(
+    fd: RawFd,
+    messages: *mut libc::mmsghdr,
+    count: usize,
+    flags: libc::c_int,
+) -> libc::c_long {
+    let time_limit = std::ptr::null_mut::<libc::timespec>();
+    // SAFETY: the caller's.
+    unsafe { libc::syscall(libc::SYS_recvmmsg, fd, messages, count, flags, time_limit) }
+}
+
+/// sendmmsg(2) as a system call. musl's function sends each message by a call of its own, in case
+/// the padding of its headers is not zero. Ours is: they start as zeros.
+///
+/// # Safety
+/// As for the system call: all pointers in the `count` headers must be valid.
+unsafe fn sendmmsg(
+    fd: RawFd,
+    messages: *mut libc::mmsghdr,
+    count: usize,
+    flags: libc::c_int,
+) -> libc::c_long {
+    // SAFETY: the caller's.
+    unsafe { libc::syscall(libc::SYS_sendmmsg, fd, messages, count, flags) }
 }
 
 /// Receives one message into each of `targets`, and appends the results to `arrivals`.
@@ -79,20 +108,13 @@ pub(crate) fn receive(
         header.msg_iov = pieces[index].as_mut_ptr();
         header.msg_iovlen = if target.rest.is_empty() { 1 } else { 2 };
         header.msg_control = controls[index].as_mut_ptr().cast();
-        header.msg_controllen = size_of::<Control>();
+        // Lengths have other types in musl.
+        header.msg_controllen = size_of::<Control>() as _;
     }
     let received = if is_batched {
         // SAFETY: the first `count` headers point to names, slices and control buffers that outlive
         // the call; the slices point to the targets, which are exclusively borrowed.
-        let result = unsafe {
-            libc::recvmmsg(
-                fd,
-                messages.as_mut_ptr(),
-                count as libc::c_uint,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
+        let result = unsafe { recvmmsg(fd, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT) };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())?
     } else {
         receive_singly(fd, &mut messages[..count])?
@@ -271,7 +293,7 @@ pub(crate) fn send(
         header.msg_name = destination.address.as_ptr().cast_mut().cast();
         header.msg_namelen = destination.address.len();
         header.msg_iov = vectors.as_mut_ptr();
-        header.msg_iovlen = vectors.len();
+        header.msg_iovlen = vectors.len() as _;
         if departure.segment != 0 || destination.source.is_some() {
             write_control(header, &mut controls[index], departure.segment, destination.source);
         }
@@ -280,8 +302,7 @@ pub(crate) fn send(
     if is_batched {
         // SAFETY: the first `count` headers point to the address, slices and control buffers, which
         // outlive the call.
-        let result =
-            unsafe { libc::sendmmsg(fd, messages.as_mut_ptr(), count as libc::c_uint, flags) };
+        let result = unsafe { sendmmsg(fd, messages.as_mut_ptr(), count, flags) };
         return usize::try_from(result).map_err(|_| io::Error::last_os_error());
     }
     for (index, message) in messages[..count].iter().enumerate() {
@@ -334,7 +355,7 @@ fn push_control<T: Copy>(
     kind: libc::c_int,
     value: T,
 ) {
-    let at = header.msg_controllen;
+    let at = header.msg_controllen as usize;
     // SAFETY: these only compute sizes.
     let (space, len) = unsafe {
         let bytes = size_of::<T>() as libc::c_uint;
@@ -347,8 +368,8 @@ fn push_control<T: Copy>(
         let message = control.as_mut_ptr().cast::<u8>().add(at).cast::<libc::cmsghdr>();
         (*message).cmsg_level = level;
         (*message).cmsg_type = kind;
-        (*message).cmsg_len = len;
+        (*message).cmsg_len = len as _;
         libc::CMSG_DATA(message).cast::<T>().write_unaligned(value);
     }
-    header.msg_controllen = at + space;
+    header.msg_controllen = (at + space) as _;
 }

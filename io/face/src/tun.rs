@@ -234,7 +234,7 @@ impl DeviceStatus {
         let (domain, kind) = (socket2::Domain::UNIX, socket2::Type::DGRAM);
         let socket = socket2::Socket::new(domain, kind, None)?;
         let mut request = device_request(device)?;
-        let mut query = |number| {
+        let mut query = |number: libc::Ioctl| {
             // SAFETY: the request outlives the call, which reads and writes one `ifreq`.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut request) };
             match result {
@@ -243,9 +243,9 @@ impl DeviceStatus {
             }
         };
         // SAFETY: SIOCGIFFLAGS fills in the flags.
-        let flags = unsafe { query(libc::SIOCGIFFLAGS)?.ifru_flags };
+        let flags = unsafe { query(libc::SIOCGIFFLAGS as libc::Ioctl)?.ifru_flags };
         // SAFETY: SIOCGIFMTU fills in the MTU.
-        let mtu = unsafe { query(libc::SIOCGIFMTU)?.ifru_mtu };
+        let mtu = unsafe { query(libc::SIOCGIFMTU as libc::Ioctl)?.ifru_mtu };
         let is_up = libc::c_int::from(flags) & libc::IFF_UP != 0;
         Ok(Self { is_up, mtu: usize::try_from(mtu).unwrap_or(0) })
     }

@@ -465,9 +465,11 @@ impl Drop for Preparer {
 
 /// Sets SCHED_IDLE for this thread. If the kernel refuses, the thread keeps its policy.
 fn set_idle_priority() {
-    let parameter = libc::sched_param { sched_priority: 0 };
-    // SAFETY: sets the policy of this thread, with a valid parameter.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) } != 0 {
+    let priority: libc::c_int = 0;
+    let (call, policy) = (libc::SYS_sched_setscheduler, libc::SCHED_IDLE);
+    // SAFETY: sets the policy of this thread; the parameter is a structure of one integer. musl has
+    // the function, but it always fails.
+    if unsafe { libc::syscall(call, 0, policy, &raw const priority) } != 0 {
         let error = io::Error::last_os_error();
         tracing::info!(
             %error,

@@ -1,0 +1,173 @@
+#!/bin/sh
+# Installs, uses, reloads, kills, upgrades and purges the package in a Debian that runs in
+# namespaces of its own.
+#
+# usage: deb.sh BASE FIRST.deb SECOND.deb
+#
+# BASE is the root of a Debian with systemd (mmdebstrap). It is not changed: the system runs on a
+# copy. FIRST and SECOND are two versions of the package. Needs root.
+set -eu
+
+base=$1 first=$2 second=$3
+name=weir-check-$$
+work=$(mktemp -d)
+root=$work/root
+group=$work/cgroup/$name
+init=
+
+say() { echo "==> $*" >&2; }
+fail() {
+    echo "deb.sh: $*" >&2
+    if [ -n "$init" ]; then
+        inside journalctl --no-pager --lines 60 --unit weir-router >&2 || true
+    fi
+    exit 1
+}
+inside() {
+    nsenter --target "$init" --all -- \
+        env --chdir=/ -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
+}
+# Waits at most 30 seconds for a command to succeed.
+wait_for() {
+    for _ in $(seq 150); do
+        if "$@" >/dev/null 2>&1; then return 0; fi
+        sleep 0.2
+    done
+    fail "timed out: $*"
+}
+pid() { inside systemctl show --property MainPID --value weir-router; }
+# Publishes the file in the background, and ends that again.
+start_put() {
+    inside sh -c 'echo $$ >/root/put.pid; exec weir put /root/file /check/file' >"$work/put" 2>&1 &
+    put=$!
+    wait_for grep -q /check/file "$work/put"
+}
+stop_put() {
+    inside sh -c 'kill "$(cat /root/put.pid)"'
+    wait "$put" || true
+}
+# Files outside of what every system changes as it runs.
+files() {
+    (cd "$root" && find . -xdev \( -path ./var/log -o -path ./var/lib/dpkg -o -path ./run -o \
+        -path ./tmp -o -path ./var/tmp -o -path ./var/lib/systemd -o -path ./root -o \
+        -path ./var/lib/private -o -path ./etc/machine-id -o -path ./var/cache \) -prune -o -print |
+        sort)
+}
+end() {
+    status=$?
+    set +e
+    if [ -n "$init" ]; then
+        echo 1 >"$group/cgroup.kill"
+        sleep 1
+    fi
+    # Groups of services, innermost first.
+    find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null
+    umount "$work/cgroup"
+    rm -rf --one-file-system "$work"
+    exit $status
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+
+say "starting the system"
+cp -a "$base" "$root"
+install -m 644 "$first" "$root/first.deb"
+install -m 644 "$second" "$root/second.deb"
+mkdir "$work/cgroup"
+mount -t cgroup2 cgroup "$work/cgroup"
+mkdir "$group"
+cat >"$work/start" <<END
+set -e
+mount --make-rprivate /
+mount --bind $root $root
+mount -t proc proc $root/proc
+mount -t sysfs -o ro sysfs $root/sys
+mount -t cgroup2 cgroup $root/sys/fs/cgroup
+mount -t tmpfs -o mode=755 tmpfs $root/dev
+for node in null zero full random urandom tty; do
+    touch $root/dev/\$node
+    mount --bind /dev/\$node $root/dev/\$node
+done
+mkdir $root/dev/pts $root/dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666 devpts $root/dev/pts
+ln -s pts/ptmx $root/dev/ptmx
+mount -t tmpfs -o mode=1777 tmpfs $root/dev/shm
+mount -t tmpfs -o mode=755 tmpfs $root/run
+cd $root
+mkdir -p .old
+pivot_root . .old
+umount -l /.old
+rmdir /.old
+exec env -i container=weir-check PATH=/usr/sbin:/usr/bin /usr/sbin/init
+END
+sh -c 'echo $$ >"$1/cgroup.procs" && exec unshare --pid --fork --mount --net --uts --ipc --cgroup \
+    sh "$2"' sh "$group" "$work/start" >"$work/console" 2>&1 &
+outer=$!
+for _ in $(seq 100); do
+    init=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null | tr -d ' ')
+    if [ -n "$init" ] && grep -q systemd "/proc/$init/comm"; then break; fi
+    sleep 0.1
+done
+[ -n "$init" ] || { cat "$work/console" >&2; fail "no system"; }
+wait_for inside systemctl is-active multi-user.target
+files >"$work/before"
+
+say "installing"
+inside dpkg -i /first.deb >&2
+wait_for inside systemctl is-active weir-router
+[ "$(inside systemctl is-enabled weir-router)" = enabled ] || fail "not enabled"
+inside weir status >/dev/null || fail "root cannot ask the router for its status"
+
+say "a file through the router and its cache"
+inside sh -c 'head -c 3000000 /dev/urandom >/root/file'
+start_put
+inside weir get /check/file -o /root/first >&2
+inside cmp /root/file /root/first
+stop_put
+inside weir get /check/file -o /root/second >&2 || fail "the cache does not have the file"
+inside cmp /root/file /root/second
+
+say "a disk with io_uring, in the sandbox"
+cat >"$root/etc/weir/weir.toml" <<'END'
+[[disk]]
+path = "/var/lib/weir/disk"
+size = "64MiB"
+engine = "io-uring"
+[disks]
+offer = "arrival"
+END
+inside systemctl restart weir-router || fail "the disk does not work"
+start_put
+inside weir get /check/file -o /root/third >&2
+stop_put
+sleep 2
+
+say "reload"
+before=$(pid)
+inside systemctl reload weir-router || fail "reload failed"
+wait_for inside weir status
+[ "$(pid)" = "$before" ] || fail "a reload started another process"
+
+say "kill -9"
+inside sh -c "kill -9 $before"
+restarted() {
+    [ "$(pid)" != 0 ] && [ "$(pid)" != "$before" ] && inside systemctl is-active weir-router
+}
+wait_for restarted
+inside weir get /check/file -o /root/fourth >&2 || fail "the disk lost the file"
+inside cmp /root/file /root/fourth
+
+say "upgrade"
+before=$(pid)
+inside dpkg -i --force-confold /second.deb >&2
+wait_for restarted
+grep -q io-uring "$root/etc/weir/weir.toml" || fail "the upgrade replaced the configuration"
+inside weir get /check/file -o /root/fifth >&2 || fail "the upgrade lost the file"
+
+say "purge"
+inside dpkg --purge weir >&2
+[ ! -e "/proc/$init/root/run/nfd" ] || fail "/run/nfd is left"
+[ ! -e "$root/var/lib/private/weir" ] || fail "/var/lib/private/weir is left"
+files >"$work/after"
+diff "$work/before" "$work/after" >&2 || fail "files are left"
+say "the package works"

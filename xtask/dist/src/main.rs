@@ -1,0 +1,242 @@
+//! `cargo xtask dist`: the packages of a release, in `target/dist`.
+
+mod check;
+mod components;
+mod deb;
+mod file;
+mod image;
+mod package;
+mod programs;
+mod rpm_package;
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+use sha2::{Digest, Sha256};
+
+use crate::components::Components;
+use crate::file::File;
+use crate::package::{Cpu, Format, Package, Release};
+use crate::tools::Tools;
+
+const USAGE: &str = "\
+Usage: cargo xtask dist [--cpu CPU]... [--no-wheel] [--check]
+
+Builds static programs, and packs them as deb, rpm and container image into target/dist, with a
+wheel for Python. The files depend on the commit alone: SOURCE_DATE_EPOCH, or the time of the
+commit, is the age of everything.
+
+  --cpu CPU     only for this processor, x86_64 or aarch64 [default: both]
+  --no-wheel    leave out the wheel
+  --check       then install the packages of this machine's processor and run what is in them: in a
+                Debian in namespaces of its own, in an empty root, and as a container (needs root)";
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    cpus: Vec<Cpu>,
+    no_wheel: bool,
+    check: bool,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--cpu" => {
+                    let name = words.next().unwrap_or_default();
+                    let cpu = Cpu::from_name(&name);
+                    options.cpus.push(cpu.with_context(|| {
+                        format!("--cpu is x86_64 or aarch64, not `{name}`\n\n{USAGE}")
+                    })?);
+                }
+                "--no-wheel" => options.no_wheel = true,
+                "--check" => options.check = true,
+                other => bail!("unexpected argument `{other}`\n\n{USAGE}"),
+            }
+        }
+        if options.cpus.is_empty() {
+            options.cpus = Cpu::ALL.to_vec();
+        }
+        Ok(options)
+    }
+}
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1).peekable();
+    if words.peek().is_some_and(|word| word == "--help" || word == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match Options::parse(words).and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask dist: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("no repository")?;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let release = Release { version, revision: 1, epoch: epoch(root)? };
+    let own = Cpu::from_name(std::env::consts::ARCH)
+        .filter(|cpu| options.cpus.contains(cpu))
+        .context("packages hold what the program prints, so one must be for this processor")?;
+    let targets: Vec<String> = options.cpus.iter().map(|cpu| cpu.target()).collect();
+    let tools = Tools::install(root, &targets)?;
+    let out = tools::target_folder(root).join("dist");
+    fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+
+    let mut programs = Vec::new();
+    for cpu in &options.cpus {
+        programs.push((*cpu, programs::build(root, &tools, *cpu, release.epoch)?));
+    }
+    let common = common_files(root, &tools, &release, own)?;
+    let mut written = Vec::new();
+    let mut write = |name: String, octets: &[u8]| {
+        let path = out.join(name);
+        fs::write(&path, octets).with_context(|| format!("cannot write {}", path.display()))?;
+        written.push(path.clone());
+        anyhow::Ok(path)
+    };
+    let of = |cpu, program: &[u8], format, release: &Release| {
+        package::weir(root, release, cpu, (program, &common), format)
+    };
+    let mut packages = Vec::new();
+    for (cpu, program) in &programs {
+        write(format!("weir-{}-{}", release.version, cpu.linux()), program)?;
+        let deb = of(*cpu, program, Format::Deb, &release)?;
+        let rpm = of(*cpu, program, Format::Rpm, &release)?;
+        let deb = write(deb::file_name(&deb), &deb::write(&deb)?)?;
+        let rpm = write(rpm_package::file_name(&rpm), &rpm_package::write(&rpm)?)?;
+        packages.push((*cpu, deb, rpm));
+    }
+    let image = image::write(&release, &programs, &common)?;
+    let image = write(image::file_name(&release), &image)?;
+    if !options.no_wheel {
+        let wheel = programs::wheel(root, &tools, &out, release.epoch)?;
+        written.push(wheel);
+    }
+    write_sums(&out, &written)?;
+    if options.check {
+        let next = Release { revision: 2, ..release };
+        let at = |cpu: &Cpu| *cpu == own;
+        let (_, program) = programs.iter().find(|(cpu, _)| at(cpu)).context("no program")?;
+        let (_, deb, rpm) = packages.into_iter().find(|(cpu, ..)| at(cpu)).context("no package")?;
+        let next: Package = of(own, program, Format::Deb, &next)?;
+        let next_deb = tools::target_folder(root).join("dist-check").join(deb::file_name(&next));
+        fs::create_dir_all(next_deb.parent().context("in a folder")?)?;
+        fs::write(&next_deb, deb::write(&next)?)?;
+        check::all(root, &check::Written { deb, next_deb, rpm, image, cpu: own })?;
+    }
+    Ok(())
+}
+
+/// What the packages of all processors and formats hold. The program of this machine prints its
+/// configuration, its manual and the completions of shells.
+fn common_files(
+    root: &Path,
+    tools: &Tools,
+    release: &Release,
+    own: Cpu,
+) -> anyhow::Result<Vec<File>> {
+    let program = programs::path(root, own);
+    let mut files = package::units(root)?;
+    let print = |words: &[&str]| tools::output(Command::new(&program).args(words));
+    files.push(File::config("/etc/weir/weir.toml", print(&["router", "--print-default-config"])?));
+    files.extend(completions(&program));
+    files.extend(manual(root, &program)?);
+    let components = Components::read(root, own)?;
+    let doc = |name: &str| format!("/usr/share/doc/weir/{name}");
+    for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        let text = fs::read(root.join(name)).with_context(|| format!("cannot read {name}"))?;
+        files.push(File::doc(doc(name), text));
+    }
+    let copyright = "Weir is licensed under Apache-2.0 (LICENSE-APACHE) or MIT (LICENSE-MIT), as \
+                     you choose.\nTHIRD-PARTY has the licences of the libraries in it.\n";
+    files.push(File::doc(doc("copyright"), copyright));
+    let libraries = components.licences(&tools.licences()?)?;
+    files.push(File::doc(doc("THIRD-PARTY"), libraries));
+    files.push(File::doc(doc("sbom.cdx.json"), components.bill(release)?));
+    Ok(files)
+}
+
+fn completions(program: &Path) -> Vec<File> {
+    let shells = [
+        ("bash", "/usr/share/bash-completion/completions/weir"),
+        ("zsh", "/usr/share/zsh/vendor-completions/_weir"),
+        ("fish", "/usr/share/fish/vendor_completions.d/weir.fish"),
+    ];
+    let mut files = Vec::new();
+    for (shell, path) in shells {
+        match tools::output(Command::new(program).args(["completions", shell])) {
+            Ok(script) => files.push(File::plain(path, script)),
+            Err(error) => eprintln!("==> completions for {shell} are NOT packed: {error:#}"),
+        }
+    }
+    files
+}
+
+fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
+    let folder = tools::target_folder(root).join("dist-manual");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    if let Err(error) = tools::output(Command::new(program).arg("man").arg(&folder)) {
+        eprintln!("==> the manual is NOT packed: {error:#}");
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let page = file::gzip(&fs::read(entry.path())?)?;
+        files.push(File::plain(format!("/usr/share/man/man1/{name}.gz"), page));
+    }
+    Ok(files)
+}
+
+/// `SOURCE_DATE_EPOCH`, or the time of the commit.
+fn epoch(root: &Path) -> anyhow::Result<u64> {
+    if let Ok(text) = std::env::var("SOURCE_DATE_EPOCH") {
+        return text.parse().with_context(|| format!("SOURCE_DATE_EPOCH={text} is no number"));
+    }
+    let mut git = Command::new("git");
+    let text = tools::output(git.args(["log", "-1", "--format=%ct"]).current_dir(root))?;
+    text.trim().parse().context("git printed no time; set SOURCE_DATE_EPOCH")
+}
+
+/// `SHA256SUMS`, in the format of sha256sum(1).
+fn write_sums(out: &Path, written: &[PathBuf]) -> anyhow::Result<()> {
+    let mut lines = Vec::new();
+    for path in written {
+        let octets = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let name = path.file_name().context("a file has a name")?.to_string_lossy();
+        lines.push(format!("{}  {name}\n", hex::encode(Sha256::digest(octets))));
+        eprintln!("==> {}", path.display());
+    }
+    lines.sort();
+    fs::write(out.join("SHA256SUMS"), lines.concat()).context("cannot write SHA256SUMS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> anyhow::Result<Options> {
+        Options::parse(words.iter().map(|word| (*word).to_owned()))
+    }
+
+    #[test]
+    fn all_processors_are_the_default() {
+        assert_eq!(parse(&[]).expect("no words").cpus, Cpu::ALL);
+        let only = parse(&["--cpu", "aarch64", "--check"]).expect("good words");
+        assert_eq!(only, Options { cpus: vec![Cpu::Aarch64], no_wheel: false, check: true });
+        assert!(parse(&["--cpu", "m68k"]).is_err() && parse(&["--fast"]).is_err());
+    }
+}
