@@ -1,5 +1,6 @@
 //! `cargo xtask`: checks and chores of the repository.
 
+mod book;
 mod circles;
 mod clients;
 mod layers;
@@ -26,10 +27,11 @@ Usage: cargo xtask COMMAND
   layers --unused        the check for public items that nothing uses alone
   size                   build the program that operators get, without the laboratory, and check
                          that it is under 40 MB
-  tidy                   check the size of functions and files, columns, READMEs, leftovers, and
-                         the words that plain English replaces
+  tidy                   check the size of functions and files, columns, READMEs, leftovers,
+                         links, and the words that plain English replaces
   tidy --words           the check for these words alone, with counts for each word and crate
   tidy --sentences       sentences of over 35 words in comments and pages, with their places
+  book                   install mdBook into target/tools, and build docs/ into target/book
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -75,6 +77,11 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
         },
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
+        Some("book") => match words.next() {
+            None => book::build(&root),
+            Some("preprocess") => book::preprocess(words),
+            Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
+        },
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
