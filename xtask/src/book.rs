@@ -21,8 +21,8 @@ const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 pub(crate) fn build(root: &Path) -> anyhow::Result<()> {
     let mdbook = install(root)?;
     let book = target_folder(root).join("book");
-    let built = Command::new(&mdbook).arg("build").arg("--dest-dir").arg(&book).arg(root);
-    run(built.current_dir(root))?;
+    let mut build = Command::new(&mdbook);
+    run(build.arg("build").arg("--dest-dir").arg(&book).arg(root).current_dir(root))?;
     eprintln!("==> {}", book.join("index.html").display());
     Ok(())
 }
