@@ -1,5 +1,5 @@
 //! Pages of `docs/reference` that are generated from the program: `commands.md` from its help,
-//! `rest.md` from the controller's own description. `WEIR_WRITE_REFERENCE=1` writes them.
+//! `configuration.md` from its printed defaults, `rest.md` from the controller's own description. `WEIR_WRITE_REFERENCE=1` writes them.
 
 mod rest;
 
@@ -15,6 +15,37 @@ The help of every command, as `weir COMMAND --help` prints it. `weir lab`, `weir
 model` exist only in a program with the laboratory. A test compares this page with the program;
 `WEIR_WRITE_REFERENCE=1` writes it.
 ";
+
+const CONFIGURATION_HEAD: &str = "\
+# Configuration
+
+Every key with its meaning and its default, as the program prints them. A file of your own needs
+only the keys that differ. A test compares this page with the program; `WEIR_WRITE_REFERENCE=1`
+writes it.
+
+| program | file | in place of a file of the user in `~/.config/weir` |
+|---|---|---|
+| `weir router` | `weir.toml` | `/etc/weir/weir.toml` |
+| `weir controller` | `weir-controller.toml` | `/etc/weir/weir-controller.toml` |
+| `weir gateway run` | the one of `-c FILE` | |
+";
+
+#[test]
+fn configuration_matches_the_reference() {
+    let mut page = CONFIGURATION_HEAD.to_owned();
+    for (title, command) in [
+        ("router", &["router"][..]),
+        ("controller", &["controller"]),
+        ("gateway", &["gateway", "run"]),
+    ] {
+        let mut run = Host::new().command(weir_binary());
+        let output = run.args(command).arg("--print-default-config").output();
+        let file = String::from_utf8(output.expect("weir runs").stdout).expect("UTF-8");
+        assert!(file.contains("# Configuration of"), "{command:?}: {file}");
+        write!(page, "\n## The {title}\n\n```toml\n{}\n```\n", file.trim()).expect("a string");
+    }
+    compare("configuration.md", &page);
+}
 
 #[test]
 fn commands_match_the_reference() {
