@@ -32,13 +32,13 @@ writes it.
 
 #[test]
 fn configuration_matches_the_reference() {
-    let mut page = CONFIGURATION_HEAD.to_owned();
+    let (host, mut page) = (Host::new(), CONFIGURATION_HEAD.to_owned());
     for (title, command) in [
         ("router", &["router"][..]),
         ("controller", &["controller"]),
         ("gateway", &["gateway", "run"]),
     ] {
-        let mut run = Host::new().command(weir_binary());
+        let mut run = host.command(weir_binary());
         let output = run.args(command).arg("--print-default-config").output();
         let file = String::from_utf8(output.expect("weir runs").stdout).expect("UTF-8");
         assert!(file.contains("# Configuration of"), "{command:?}: {file}");
