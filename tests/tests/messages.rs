@@ -2,6 +2,8 @@
 //! next, and compares them with the table in `docs/messages.md`. `WEIR_WRITE_MESSAGES=1` writes the
 //! table.
 
+mod reference;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;

@@ -1,5 +1,6 @@
 //! `cargo xtask`: checks and chores of the repository.
 
+mod book;
 mod chart;
 mod circles;
 mod clients;
@@ -34,13 +35,14 @@ Usage: cargo xtask COMMAND
                          RustSec's advisory-db
   size                   build the program that operators get, without the laboratory, and check
                          that it is under 40 MB
-  tidy                   check the size of functions and files, columns, READMEs, leftovers, and
-                         the words that plain English replaces
+  tidy                   check the size of functions and files, columns, READMEs, leftovers,
+                         links, and the words that plain English replaces
   tidy --words           the check for these words alone, with counts for each word and crate
   tidy --sentences       sentences of over 35 words in comments and pages, with their places
   chart                  check the Helm chart with Helm and kubernetes-validate, which it installs
                          into target/chart
   dist [--check] [..]    build the packages of a release into target/dist; --help lists its options
+  book                   install mdBook into target/tools, and build docs/ into target/book
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -89,6 +91,11 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
         Some("chart") => no_more(words).and_then(|()| chart::check(&root)),
         Some("dist") => steps::dist(&root, &arguments[1..]),
+        Some("book") => match words.next() {
+            None => book::build(&root),
+            Some("preprocess") => book::preprocess(words),
+            Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
+        },
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");

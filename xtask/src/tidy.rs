@@ -1,5 +1,6 @@
 //! House rules that neither rustfmt nor clippy checks: sizes, columns, leftovers, READMEs, words.
 
+pub(crate) mod links;
 mod markdown;
 mod prose;
 mod sentences;
@@ -46,6 +47,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         let Ok(text) = fs::read_to_string(&path) else { continue };
         findings.extend(check_text(file, &text));
     }
+    findings.extend(links::findings(root)?);
     findings.extend(readme_findings(root, &files));
     findings.extend(forgotten_test_findings(root, &files));
     findings.extend(words::findings(root)?.iter().map(words::Finding::to_string));
