@@ -142,7 +142,7 @@ fn check_dependencies(root: &Path, options: &ReleaseOptions) -> anyhow::Result<(
 fn build_crates(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(root).args(["package", "--locked", "--quiet"]);
-    public.iter().for_each(|package| drop(cargo.args(["--package", &package.name])));
+    cargo.args(public.iter().flat_map(|package| ["--package", &package.name]));
     run(&mut cargo)
 }
 
@@ -159,7 +159,7 @@ fn compare_interfaces(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()>
     let program = tools::install(root, SEMVER_CHECKS.0, SEMVER_CHECKS.1)?;
     let mut check = Command::new(program);
     check.current_dir(root).args(["semver-checks", "--baseline-rev", &tag]);
-    public.iter().for_each(|package| drop(check.args(["--package", &package.name])));
+    check.args(public.iter().flat_map(|package| ["--package", &package.name]));
     run(&mut check)
 }
 

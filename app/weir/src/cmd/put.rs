@@ -50,7 +50,7 @@ use crate::help::{OUTPUT, REPOSITORY, SIGNING};
 use crate::quantity::{milliseconds, positive_bytes, seconds};
 use crate::table::printable;
 use crate::transfer::{
-    KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
+    KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_threads,
     refuse_local_name, refuse_ndn_names_over_hicn,
 };
 
