@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use weir_io_fixture::{TEST_TIMEOUT, TestRouter};
+use weir_io_fixture::TEST_TIMEOUT;
+use weir_io_fixture::router::TestRouter;
 use weir_runtime::{RemovedKind, StaticFace};
 
 /// The body of the answer to a GET.
