@@ -374,8 +374,8 @@ function drawPages(id, page, count, size, show) {
     node.addEventListener("click", () => show(to));
     return node;
   };
-  const first = count ? page * size + 1 : 0, end = Math.min(count, (page + 1) * size);
-  const range = `${first} to ${end} of ${count} `;
+  const first = page * size + 1, end = Math.min(count, (page + 1) * size);
+  const range = count ? `${first} to ${end} of ${count} ` : "";
   const buttons = last ? [button("Back", page - 1), " ", button("Next", page + 1)] : [];
   return at(id).replaceChildren(range, ...buttons);
 }
@@ -438,8 +438,8 @@ function drawArea(id, samples, now_ms, max, valueOf) {
 
 function drawHistory({ history, now_ms }) {
   const last = history[history.length - 1];
-  const most = Math.max(1, ...history.map((sample) => sample.load_bps));
-  drawArea("load", history, now_ms, most, (sample) => sample.load_bps);
+  const most = Math.max(0, ...history.map((sample) => sample.load_bps));
+  drawArea("load", history, now_ms, Math.max(1, most), (sample) => sample.load_bps);
   at("load-now").textContent = last ? `${rate(last.load_bps)} now, at most ${rate(most)}` : "";
   const share = ({ hits, misses }) => hits + misses ? hits / (hits + misses) : undefined;
   drawArea("hits", history, now_ms, 1, share);
