@@ -4,6 +4,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use weir_client::Client;
 use weir_security::trust::TrustedSigner;
+use weir_socket::DownloadError;
 use weir_transport::Metadata;
 use weir_wire::{DataView, KeyLocatorView, Name, content_type};
 
@@ -39,14 +40,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut client = connect(&args.router, &args.name)?;
     let (found, problem) = match look(&mut client, &args.read, &args.name, &stop) {
         Ok(found) => (found, None),
-        // Data that does not verify is looked at once more. Otherwise the first error stays.
-        Err(error) => {
+        // Data arrived but does not verify: look at it once more.
+        Err(error) if error.downcast_ref::<DownloadError>().is_some() => {
             let accepting = args.read.accepting_unverified();
             match look(&mut client, &accepting, &args.name, &stop) {
                 Ok(found) if !stop.is_set() => (found, Some(error)),
                 _ => return Err(error.context(format!("cannot look at {}", args.name))),
             }
         }
+        Err(error) => return Err(error.context(format!("cannot look at {}", args.name))),
     };
     let seen = found.seen.first().context("the object was not found")?;
     let facts = Facts::of(seen, &found.signers, problem.as_ref().map(|error| format!("{error:#}")));
