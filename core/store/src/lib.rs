@@ -18,6 +18,7 @@ mod policy;
 mod rules;
 mod store;
 mod tree;
+mod uses;
 
 pub use config::{EvictionPolicy, StoreConfig, StoreStats};
 pub use entry::ENTRY_BYTES;
@@ -27,11 +28,11 @@ pub use holdings::{
 };
 pub use name_index::{NameIndex, StoredNames};
 pub use objects::{
-    ObjectList, ObjectListError, ObjectOrder, ObjectQuery, ObjectTable, ObjectUses, ObjectsPage,
-    StoredObject, TierShare,
+    ObjectList, ObjectListError, ObjectOrder, ObjectQuery, ObjectTable, ObjectsPage, StoredObject,
 };
 pub use rules::{Retention, Rule, Rules, RulesError};
 pub use store::{
     Hit, Lookup, NameHashes, NewData, Query, ReadData, ShardAnswer, Store, UNKNOWN_SOURCE,
     WriteBacklog,
 };
+pub use uses::{ObjectUses, TierShare};

@@ -1,5 +1,5 @@
 use crate::entry::{Entry, List, NONE, SiblingLinks};
-use crate::objects::ObjectUses;
+use crate::uses::ObjectUses;
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
 use weir_base::{Instant, Slab, Table};

@@ -3,7 +3,8 @@
 use anyhow::Context;
 use serde_json::{Value, json};
 use weir_client::Client;
-use weir_security::trust::TrustedSigner;
+use weir_security::trust::{TrustBasis, TrustedSigner};
+use weir_socket::DownloadError;
 use weir_transport::Metadata;
 use weir_wire::{DataView, KeyLocatorView, Name, content_type};
 
@@ -39,14 +40,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut client = connect(&args.router, &args.name)?;
     let (found, problem) = match look(&mut client, &args.read, &args.name, &stop) {
         Ok(found) => (found, None),
-        // Data that does not verify is looked at once more. Otherwise the first error stays.
-        Err(error) => {
+        // Data arrived but does not verify: look at it once more.
+        Err(error) if error.downcast_ref::<DownloadError>().is_some() => {
             let accepting = args.read.accepting_unverified();
             match look(&mut client, &accepting, &args.name, &stop) {
                 Ok(found) if !stop.is_set() => (found, Some(error)),
                 _ => return Err(error.context(format!("cannot look at {}", args.name))),
             }
         }
+        Err(error) => return Err(error.context(format!("cannot look at {}", args.name))),
     };
     let seen = found.seen.first().context("the object was not found")?;
     let facts = Facts::of(seen, &found.signers, problem.as_ref().map(|error| format!("{error:#}")));
@@ -115,6 +117,15 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Why the object counts as not verified.
+    fn doubt(&self) -> Option<&str> {
+        let is_unsure = |signer: &TrustedSigner| {
+            matches!(signer.basis, TrustBasis::Unsigned | TrustBasis::Unverified)
+        };
+        let accepted = self.signers.iter().any(is_unsure).then_some("accepted as you asked");
+        self.problem.as_deref().or(accepted)
+    }
+
     /// Segments of the whole object, or so far.
     fn segments(&self) -> Option<u64> {
         let last = self.metadata.newest_segment().or(self.first.last_segment)?;
@@ -142,9 +153,9 @@ impl<'a> Facts<'a> {
             _ => format!("{} ({bytes} bytes)", octets(bytes)),
         });
         let signers: Vec<String> = self.signers.iter().map(|signer| signer_text(signer)).collect();
-        let verified = match &self.problem {
+        let verified = match self.doubt() {
             None => "yes".to_owned(),
-            Some(problem) => format!("no: {problem}"),
+            Some(doubt) => format!("no: {doubt}"),
         };
         let source =
             if self.is_stored { Some("a router's store; the producer is down") } else { None };
@@ -185,8 +196,8 @@ impl<'a> Facts<'a> {
             "signers": self.signers.iter().map(signer_to_json).collect::<Vec<_>>(),
             "content_digest": self.metadata.content_digest.map(hex::encode),
             "stored": self.is_stored,
-            "verified": self.problem.is_none(),
-            "problem": self.problem,
+            "verified": self.doubt().is_none(),
+            "problem": self.doubt(),
         })
     }
 }

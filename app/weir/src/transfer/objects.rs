@@ -250,7 +250,7 @@ pub(crate) fn explain(error: DownloadError) -> anyhow::Error {
             "no answer for {name}. Check the name, and that its producer runs. Only objects with \
              metadata, as `weir put` makes them, can be listed"
         ),
-        _ => anyhow::anyhow!("{error}"),
+        _ => error.into(),
     }
 }
 
@@ -263,7 +263,6 @@ struct Visit {
 
 struct Active {
     visit: Visit,
-    metadata: Option<Metadata>,
     is_stored: bool,
     listing: Option<MemoryOutput>,
     first: FirstPacket,
@@ -348,20 +347,14 @@ impl DownloadHost for Walker<'_> {
         let id = DownloadId(self.next_id);
         self.next_id += 1;
         let target = target(visit.name.clone());
-        let active = Active {
-            visit,
-            metadata: None,
-            is_stored: false,
-            listing: None,
-            first: FirstPacket::default(),
-        };
+        let active =
+            Active { visit, is_stored: false, listing: None, first: FirstPacket::default() };
         self.active.insert(id, active);
         Some((id, target))
     }
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let active = self.active.get_mut(&id).expect("it is under way");
-        active.metadata = Some(found.metadata.clone());
         active.is_stored = found.is_stored;
         if is_directory(&found.metadata) && active.visit.depth < self.walk.list_depth {
             let listing = MemoryOutput::new(LISTING_BYTES_MAX);

@@ -1,5 +1,5 @@
 use super::ranges::{SegmentRange, push_bits};
-use crate::objects::{ObjectUses, TierShare};
+use crate::uses::{ObjectUses, TierShare};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Slab, Table, mix};

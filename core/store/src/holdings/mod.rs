@@ -10,7 +10,7 @@ mod status;
 pub use ranges::SegmentRange;
 pub use status::{HoldingsError, HoldingsStatus};
 
-use crate::objects::{ObjectUses, TierShare};
+use crate::uses::{ObjectUses, TierShare};
 use alloc::vec::Vec;
 use blocks::{Block, Blocks, NONE};
 use ranges::push_bits;

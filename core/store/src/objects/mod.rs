@@ -12,44 +12,10 @@ pub use table::ObjectTable;
 pub use wire::{ObjectList, ObjectListError};
 
 use alloc::vec::Vec;
-use weir_base::Instant;
 use weir_wire::Name;
 
 use crate::holdings::HoldingsCursor;
-
-/// The part of an object that one tier holds.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
-pub struct TierShare {
-    pub packets: u64,
-    /// In memory the sum of the packets, on disk the sum of the records. For more than eight
-    /// packets in memory it is an estimate from the newest eight.
-    pub bytes: u64,
-}
-
-impl TierShare {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.packets += other.packets;
-        self.bytes += other.bytes;
-    }
-}
-
-/// How often the store has answered with an object's Data.
-#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
-pub struct ObjectUses {
-    pub hits: u64,
-    /// Bytes of these answers.
-    pub served_bytes: u64,
-    /// The last answer, or the last arrival if that is later. Zero if it is not known.
-    pub last_use: Instant,
-}
-
-impl ObjectUses {
-    pub(crate) fn add(&mut self, other: Self) {
-        self.hits += other.hits;
-        self.served_bytes += other.served_bytes;
-        self.last_use = self.last_use.max(other.last_use);
-    }
-}
+use crate::uses::{ObjectUses, TierShare};
 
 /// An object of which the store holds Data.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
@@ -70,7 +36,7 @@ impl StoredObject {
     }
 
     /// Bytes in both tiers.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes + self.disk.bytes
     }
 

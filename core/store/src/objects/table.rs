@@ -105,7 +105,8 @@ fn object_bytes(object: &StoredObject) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{ObjectOrder, ObjectUses, TierShare};
+    use crate::objects::ObjectOrder;
+    use crate::uses::{ObjectUses, TierShare};
     use alloc::format;
 
     fn object(name: &str, bytes: u64, hits: u64) -> StoredObject {

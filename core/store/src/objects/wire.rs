@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::{DecodeError, Name, NameView, tlv};
 
-use super::{ObjectUses, StoredObject, TierShare};
+use super::StoredObject;
+use crate::uses::{ObjectUses, TierShare};
 
 const NAME: u32 = 7;
 const LIST: u32 = 0xf5c4;

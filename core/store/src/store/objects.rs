@@ -3,7 +3,8 @@
 use super::Store;
 use super::memory::Memory;
 use crate::holdings::HoldingsCursor;
-use crate::objects::{ObjectsPage, StoredObject, TierShare};
+use crate::objects::{ObjectsPage, StoredObject};
+use crate::uses::TierShare;
 use weir_wire::{DataView, NameView};
 
 /// The newest packets of an object whose sizes are read. The others are assumed to have the same

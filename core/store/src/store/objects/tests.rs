@@ -1,6 +1,6 @@
 use super::*;
 use crate::fixture::{Fixture, KEY, ms, name, wire};
-use crate::objects::ObjectUses;
+use crate::uses::ObjectUses;
 use crate::{EvictionPolicy, HoldingsConfig, ObjectQuery, ObjectTable};
 use alloc::vec::Vec;
 use std::{format, vec};
