@@ -217,7 +217,7 @@ for node in 1 2 3; do connect site node$node node$node site $node; done
 const STRATEGY: &str = r#"
 [[strategy]]
 prefix = "/"
-strategy = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~250/retx-suppression-max~1000"
+strategy = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~250"
 "#;
 
 /// The near end of the emulated link to the origin.

@@ -1,7 +1,7 @@
 //! `cargo xtask chart`: checks the Helm chart.
 //!
-//! Helm comes through Go's module proxy and `kubernetes-validate` from PyPI, both into `target`. For
-//! each file of values in the chart's folder `ci`, the chart must pass `helm lint`, and what it
+//! Helm comes through Go's module proxy and `kubernetes-validate` from PyPI, both into `target`.
+//! For each file of values in the chart's folder `ci`, the chart must pass `helm lint`, and what it
 //! makes must be valid for the oldest and the newest version of Kubernetes that is supported.
 
 use std::fs;

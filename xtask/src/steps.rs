@@ -85,7 +85,8 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
 }
 
 /// Installs the interoperation clients while the workspace builds, then runs all tests. With
-/// `--full`, checks the size of the release as well, whose build takes 8 minutes, and the Helm chart.
+/// `--full`, checks the size of the release as well, whose build takes 8 minutes, and the Helm
+/// chart.
 ///
 /// One command builds programs and tests with the features that `cargo test` uses, so nothing is
 /// compiled twice. `WEIR_BIN` names the `weir` program for the tests.

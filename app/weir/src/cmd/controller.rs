@@ -46,9 +46,9 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// Database: an SQLite file, which is created if missing, or postgres://USER@HOST/NAME, which
-    /// several controllers can share. Repeat the option for a primary server and its standbys. Put a
-    /// password into the configuration file or PGPASSWORD, as other users can see arguments [default:
-    /// ~/.local/state/weir/controller.db, or /var/lib/weir/controller.db for root]
+    /// several controllers can share. Repeat the option for a primary server and its standbys. Put
+    /// a password into the configuration file or PGPASSWORD, as other users can see arguments
+    /// [default: ~/.local/state/weir/controller.db, or /var/lib/weir/controller.db for root]
     #[arg(long, value_name = "FILE|URL", global = true)]
     database: Vec<String>,
     /// Print a configuration file with every key, its meaning and its default, and exit

@@ -111,7 +111,7 @@ impl ControllerSection {
                 (url.clone(), others.to_vec())
             }
         };
-        // Routers that share a configuration file, such as a ConfigMap, differ in their environment.
+        // Routers that share a file, such as a ConfigMap, differ in their environment.
         let name = self.name.clone().or_else(|| std::env::var(NAME_VARIABLE).ok()).context(
             "[controller] has a `url` but no `name`; set `name` to the name of this router",
         )?;

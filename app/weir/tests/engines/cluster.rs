@@ -1,5 +1,5 @@
-//! A Slurm cluster of one node: Debian's munged, slurmctld and slurmd, with files and ports of their
-//! own.
+//! A Slurm cluster of one node: Debian's munged, slurmctld and slurmd, with files and ports of
+//! their own.
 
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,6 +1,6 @@
 //! Shares as child processes.
 
-use crate::sweep::{Sweep, kill, wait_until};
+use crate::sweep::{Running, Sweep, kill, wait_until};
 
 #[test]
 fn killed_process_and_damaged_record_are_repeated() {
@@ -24,13 +24,17 @@ fn killed_process_and_damaged_record_are_repeated() {
 fn second_job_for_a_share_waits_for_the_first() {
     let sweep = Sweep::new(&[]);
     let lock = sweep.hold_share(3);
-    let first = sweep.start_on("processes");
-    sweep.wait_for_share(3);
     let share = ["examples/tree", "--part", "3/4", "--out", "out with space/parts/3-of-4"];
-    let second = sweep.start("second", &share);
-    wait_until("the second job waits", || second.log().contains("waiting for process"));
+    let jobs = ["first", "second"].map(|name| sweep.start(name, &share));
+    for job in &jobs {
+        wait_until("the job waits", || job.log().contains("waiting for process 1 of host test"));
+    }
     drop(lock);
-    first.succeed();
-    second.succeed();
+    let logs = jobs.map(Running::succeed);
+    let has_repeated = logs.iter().filter(|log| !log.contains("2 runs already done")).count();
+    assert_eq!(has_repeated, 1, "{logs:?}");
+    // A sweep takes what is there.
+    let log = sweep.start_on("processes").succeed();
+    assert!(log.contains("2 runs already done"), "{log}");
     sweep.assert_equal();
 }

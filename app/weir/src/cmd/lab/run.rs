@@ -110,7 +110,8 @@ struct CommonArgs {
     /// processes]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Run shares of the sweep elsewhere, and merge their results [default: threads of this process]
+    /// Run shares of the sweep elsewhere, and merge their results [default: threads of this
+    /// process]
     #[arg(long, value_enum)]
     engine: Option<Engine>,
     /// Number of shares with --engine or --job [default: one per run, at most 16]
