@@ -119,7 +119,7 @@ fn check_version(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
 fn check_dependencies(root: &Path, options: &ReleaseOptions) -> anyhow::Result<()> {
     let program = tools::install(root, DENY.0, DENY.1)?;
     let mut deny = Command::new(program);
-    deny.current_dir(root).args(["check", "--disable-fetch", "--hide-inclusion-graph"]);
+    deny.current_dir(root).args(["--offline", "check", "--hide-inclusion-graph"]);
     deny.args(["bans", "licenses", "sources"]);
     if let Some(folder) = &options.advisories {
         let link = target_folder(root).join("advisories").join(ADVISORIES);

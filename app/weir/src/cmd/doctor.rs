@@ -57,6 +57,8 @@ impl Outcome {
 #[derive(Debug, Serialize)]
 struct Finding {
     check: String,
+    /// The features of the system that the check stands for.
+    about: Option<String>,
     /// Whether the router does not start without it.
     needed: bool,
     found: bool,
@@ -72,6 +74,7 @@ impl Finding {
         let fix = if_missing(&outcome.fix).filter(|fix| !fix.is_empty());
         Self {
             check: check.into(),
+            about: None,
             needed: is_needed,
             found: outcome.is_found,
             effect: if_missing(effect),

@@ -50,8 +50,8 @@ use crate::help::{OUTPUT, REPOSITORY, SIGNING};
 use crate::quantity::{milliseconds, positive_bytes, seconds};
 use crate::table::printable;
 use crate::transfer::{
-    KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_threads,
-    refuse_local_name, refuse_ndn_names_over_hicn,
+    KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_threads, refuse_local_name,
+    refuse_ndn_names_over_hicn,
 };
 
 /// How many addresses are registered one by one. Above that, the prefix of the mapping is.

@@ -158,7 +158,9 @@ pub(super) fn check(config: &FileConfig) -> Vec<Finding> {
         if outcome.fix.is_empty() {
             outcome.fix = feature.remedy.replace('`', "");
         }
-        Finding::new(feature.name, false, &feature.effect.replace('`', ""), outcome)
+        let about = Some(feature.missing.replace('`', ""));
+        let finding = Finding::new(feature.name, false, &feature.effect.replace('`', ""), outcome);
+        Finding { about, ..finding }
     });
     findings.collect()
 }
