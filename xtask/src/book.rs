@@ -113,10 +113,16 @@ fn rewrite(text: &str, file: &str, chapters: &BTreeSet<String>) -> String {
     let mut rewritten = text.to_owned();
     for link in links(text).into_iter().rev() {
         let Some((path, section)) = resolve(file, link.target) else { continue };
+        if chapters.contains(&path) {
+            // mdBook renames these chapters, but not the links to them.
+            let target = link.target.replace("README.md", "index.md");
+            rewritten.replace_range(link.range, &target);
+            continue;
+        }
         // mdBook copies files of docs/ that are no pages, such as pictures.
         let extension = Path::new(&path).extension();
         let is_copied = path.starts_with("docs/") && extension.is_some_and(|it| it != "md");
-        if !is_copied && !chapters.contains(&path) {
+        if !is_copied {
             let section = if section.is_empty() { String::new() } else { format!("#{section}") };
             rewritten.replace_range(link.range, &format!("{REPOSITORY}{path}{section}"));
         }
@@ -131,20 +137,21 @@ mod tests {
     #[test]
     fn links_that_leave_the_book_lead_to_the_repository() {
         let mut book: Value = serde_json::json!({"items": [{"Chapter": {
-            "content": "[a](j/b.md) [c](../io/d.md#e) ![f](f.svg) [g](https://example.net)",
+            "content": "[a](j/README.md) [c](../io/d.md#e) ![f](f.svg) [g](https://example.net)",
             "source_path": "a.md",
             "sub_items": [{"Chapter": {
                 "content": "[h](../../i.md) [k](../no-chapter.md)",
-                "source_path": "j/b.md",
+                "source_path": "j/README.md",
             }}],
         }}]});
         let mut chapters = BTreeSet::new();
         collect_chapters(&book, &mut chapters);
-        assert_eq!(Vec::from_iter(&chapters), ["docs/a.md", "docs/j/b.md"]);
+        assert_eq!(Vec::from_iter(&chapters), ["docs/a.md", "docs/j/README.md"]);
         rewrite_chapters(&mut book, &chapters);
         let chapter = &book["items"][0]["Chapter"];
-        let expected =
-            format!("[a](j/b.md) [c]({REPOSITORY}io/d.md#e) ![f](f.svg) [g](https://example.net)");
+        let expected = format!(
+            "[a](j/index.md) [c]({REPOSITORY}io/d.md#e) ![f](f.svg) [g](https://example.net)"
+        );
         assert_eq!(chapter["content"], expected);
         let inner = &chapter["sub_items"][0]["Chapter"]["content"];
         let expected = format!("[h]({REPOSITORY}i.md) [k]({REPOSITORY}docs/no-chapter.md)");
