@@ -118,7 +118,10 @@ impl Site {
             entry["routes"].as_array().unwrap().iter().any(|route| route["originName"] == "static")
         };
         let entries = routes.as_array().unwrap().iter().filter(is_static);
-        entries.map(|entry| entry["prefix"].as_str().unwrap().to_owned()).collect()
+        let mut prefixes: Vec<String> =
+            entries.map(|entry| entry["prefix"].as_str().unwrap().to_owned()).collect();
+        prefixes.sort();
+        prefixes
     }
 }
 
