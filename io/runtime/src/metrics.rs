@@ -75,9 +75,7 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) 
         ("GET", "/contents") => contents::answer(request.query, control),
         ("GET", "/health") => health::health(control),
         ("GET", "/ready") => health::ready(control),
-        ("GET", _) => {
-            plain("404 Not Found", "there are /metrics, /contents, /health and /ready\n")
-        }
+        ("GET", _) => plain("404 Not Found", "there are /metrics, /contents, /health and /ready\n"),
         _ => plain("405 Method Not Allowed", "only GET is served here\n"),
     }
 }

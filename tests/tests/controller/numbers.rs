@@ -29,7 +29,8 @@ impl Numbers {
     /// Interests that a router has sent to a remote address, over all its faces.
     pub(crate) fn interests_to(&self, router: &'static str, remote: &str) -> u64 {
         let remote = format!("remote=\"{remote}\"");
-        let labels = ["weir_face_packets_total{", &remote, "direction=\"out\"", "kind=\"interest\""];
+        let labels =
+            ["weir_face_packets_total{", &remote, "direction=\"out\"", "kind=\"interest\""];
         let is_meant = |metric: &str| labels.iter().all(|label| metric.contains(label));
         let numbers = self.0.iter().filter(|(key, _)| key.0 == router && is_meant(&key.1));
         numbers.map(|(_, &number)| number as u64).sum()

@@ -87,7 +87,8 @@ async fn prunes_ended_plans() {
 async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
     let place: DatabaseLocation = folder.path().join("controller.db").into();
     sqlx::any::install_default_drivers();
-    let pool = AnyPoolOptions::new().connect_with(place.options().unwrap().remove(0)).await.unwrap();
+    let pool =
+        AnyPoolOptions::new().connect_with(place.options().unwrap().remove(0)).await.unwrap();
     let Migrator { migrations, .. } = migrator(false);
     let migrations = Cow::Owned(migrations[..steps].to_vec());
     Migrator { migrations, ..Migrator::DEFAULT }.run(&pool).await.unwrap();

@@ -13,7 +13,7 @@ use weir_client::Client;
 use weir_face::{client_transport, unix_time_ms};
 
 use super::{Finding, Outcome};
-use crate::config::{DiskSection, ConfigFile, FileConfig, UnixChoice};
+use crate::config::{ConfigFile, DiskSection, FileConfig, UnixChoice};
 use crate::table::octets;
 
 /// Binds a socket and closes it.

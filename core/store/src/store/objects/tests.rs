@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture::{Fixture, KEY, ms, name, wire};
 use crate::uses::ObjectUses;
-use crate::{EvictionPolicy, HoldingsConfig, ObjectQuery, ObjectTable};
+use crate::{EvictionPolicy, ObjectQuery, ObjectTable};
 use alloc::vec::Vec;
 use std::{format, vec};
 use weir_wire::{Component, Data};
@@ -31,7 +31,9 @@ fn lists_shares_of_objects_in_memory() {
     let mut fixture = Fixture::large();
     (0..50).for_each(|segment| put(&mut fixture, "/a/v=1", segment, 99));
     (0..3).for_each(|segment| put(&mut fixture, "/b/c/v=2", segment, 2));
-    (0..20).for_each(|reading| drop(fixture.put(&format!("/sensor/t={reading}"), 0)));
+    for reading in 0..20 {
+        fixture.put(&format!("/sensor/t={reading}"), 0);
+    }
     let objects = list(&fixture.store, "/");
     let shares: Vec<_> = objects
         .iter()
