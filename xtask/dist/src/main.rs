@@ -11,6 +11,7 @@ mod rpm_package;
 mod tools;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -109,7 +110,8 @@ fn run(options: &Options) -> anyhow::Result<()> {
     };
     let mut packages = Vec::new();
     for (cpu, program) in &programs {
-        write(format!("weir-{}-{}", release.version, cpu.linux()), program)?;
+        let plain = write(format!("weir-{}-{}", release.version, cpu.linux()), program)?;
+        fs::set_permissions(plain, fs::Permissions::from_mode(0o755))?;
         let deb = of(*cpu, program, Format::Deb, &release)?;
         let rpm = of(*cpu, program, Format::Rpm, &release)?;
         let deb = write(deb::file_name(&deb), &deb::write(&deb)?)?;
