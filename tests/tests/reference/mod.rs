@@ -1,6 +1,6 @@
-//! Pages of `docs/reference` that are generated from the program. `commands.md` comes from its help,
-//! `configuration.md` from its printed defaults, and `rest.md` from the controller's own
-//! description. `WEIR_WRITE_REFERENCE=1` writes them.
+//! Pages of `docs/reference` that are generated from the program: `commands.md` from its help,
+//! `configuration.md` from its printed defaults, and `rest.md` from the description that the
+//! controller serves. `WEIR_WRITE_REFERENCE=1` writes them.
 
 mod rest;
 
