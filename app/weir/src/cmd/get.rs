@@ -188,7 +188,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let mut trust = user_trust(&args)?;
     let mut client = args.router.connect_all()?;
-    client.retry_last_path_for(RECONNECT_TIMEOUT);
     refuse_ndn_names_over_hicn(&client, args.mapping, &args.name)?;
     if let Some(name) = &args.certificate {
         trust.offer_certificate(certificate::fetch(&mut client, name)?.wire());
@@ -200,6 +199,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let _ = client.enable_local_fields();
         }
     }
+    // Not before: a command that was lost with its router would wait for its whole timeout.
+    client.retry_last_path_for(RECONNECT_TIMEOUT);
     // A directory needs hundreds of open files at a time. With a lower limit, some files fail.
     let _ = weir_face::raise_file_limit();
     let destination = Destination::of(&args);
