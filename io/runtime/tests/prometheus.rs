@@ -1,5 +1,5 @@
-//! Scrapes of a running router: their cost with 500 faces (the unit tests encode 1,000), and Debian's Prometheus with the
-//! alerts of `docs/monitoring`.
+//! Scrapes of a running router: their cost with 500 faces (the unit tests encode 1,000), and
+//! Debian's Prometheus with the alerts of `docs/monitoring`.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
