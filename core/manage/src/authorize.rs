@@ -11,6 +11,7 @@ use weir_security::{Verifier, verify_data};
 use weir_wire::{DataView, InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
 
 use crate::commands::{Command, Scope};
+use crate::config::ManagerConfig;
 use crate::io::Sender;
 use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
@@ -118,9 +119,11 @@ impl Authorizer {
     }
 
     /// Replaces everything but the record of signatures, which still prevents replays.
-    pub(crate) fn replace(&mut self, new: Self) {
-        let replays = core::mem::take(&mut self.replays);
-        *self = Self { replays, ..new };
+    pub(crate) fn replace(&mut self, config: ManagerConfig) {
+        self.operators = config.operators;
+        self.local_registration = config.local_registration;
+        self.announcement_anchors = config.announcement_anchors;
+        self.anchors = config.anchors;
     }
 
     /// Checks that the sender may send this command. `affects_sender_only` allows any program of

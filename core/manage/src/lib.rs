@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 mod announcement;
+mod answers;
 mod authorize;
 pub mod commands;
 mod config;

@@ -10,11 +10,12 @@ use weir_wire::{DataView, InterestView, Name};
 
 use crate::PREFIX_COMPONENTS_MAX;
 use crate::announcement::{self, Announcement};
+use crate::answers::{Dataset, encode_items, is_for_any_dataset, items, reloaded};
 use crate::authorize::Authorizer;
 use crate::commands::{Command, Scope};
 use crate::config::ManagerConfig;
 use crate::contents::{self, ContentsAnswer, ContentsTask};
-use crate::element::{Element, Writer};
+use crate::element::Element;
 use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
@@ -99,8 +100,6 @@ pub struct Manager {
     store: StoreModule,
     transactions: Transactions,
     publisher: Publisher,
-    /// The strategies of a router without configuration.
-    default_strategies: Vec<(Name, Name)>,
     stats: ManagerStats,
 }
 
@@ -124,14 +123,17 @@ impl Manager {
             faces: FaceTable::default(),
             routing: Routing::new(config.routes_max, config.fib_entries_max),
             readvertiser: config.readvertise_nlsr.then(Readvertiser::default),
-            strategies: StrategyTable::new(config.strategies, config.strategy_choices_max),
+            strategies: StrategyTable::new(
+                config.strategies,
+                config.strategy_choices_max,
+                config.default_strategies.clone(),
+            ),
             store: StoreModule::new(config.store, config.store_bytes_max),
             transactions: Transactions::new(config.pending_max),
             publisher: Publisher::new(config.signer),
-            default_strategies: config.default_strategies,
             stats: ManagerStats::default(),
         };
-        for (prefix, strategy) in manager.default_strategies.clone() {
+        for (prefix, strategy) in config.default_strategies {
             manager.set_initial_strategy(&prefix, &strategy, out);
         }
         // Management Interests reach the manager by the internal face.
@@ -218,27 +220,34 @@ impl Manager {
                 }
             }
             ManagerInput::Contents { txn, answer } => self.on_contents(at, txn, answer, out),
-            ManagerInput::Channels(channels) => self.channels = channels,
-            ManagerInput::AddRoute { prefix, route } => self.register_trusted(&prefix, route, out),
-            ManagerInput::SetStrategy { prefix, strategy } => {
-                self.set_initial_strategy(&prefix, &strategy, out);
-            }
             ManagerInput::Reloaded { txn, result } => {
                 if let Some(pending) = self.end_transaction(txn) {
                     self.respond(&pending.target, &reloaded(result), out);
                 }
+            }
+            configured => self.on_configured(configured, out),
+        }
+        self.finish(at, out);
+    }
+
+    /// Applies what the configuration says, at the start or after a reload.
+    fn on_configured(&mut self, input: ManagerInput, out: &mut ManagerOutbox) {
+        match input {
+            ManagerInput::Channels(channels) => self.channels = channels,
+            ManagerInput::AddRoute { prefix, route } => self.register_trusted(&prefix, route, out),
+            ManagerInput::SetStrategy { prefix, strategy } => {
+                self.set_initial_strategy(&prefix, &strategy, out);
             }
             ManagerInput::RemoveRoute { prefix, face, origin } => {
                 self.routing.remove_route(&self.faces, &prefix, face, origin);
                 self.routing.flush(&mut out.actions);
             }
             ManagerInput::UnsetStrategy { prefix, strategy } => {
-                self.unset_strategy(&prefix, &strategy, out);
+                out.actions.extend(self.strategies.restore(&prefix, strategy.as_view()));
             }
             ManagerInput::ConfigureStore(settings) => out.actions.extend(self.store.set(settings)),
-            ManagerInput::Wakeup => {}
+            _ => {}
         }
-        self.finish(at, out);
     }
 
     /// After every input: removes expired routes, then passes all changes of the FIB on together.
@@ -252,12 +261,7 @@ impl Manager {
     /// Replaces who may send commands and announce prefixes. `config` has the new settings; those
     /// of other components are ignored.
     pub fn set_authorization(&mut self, config: ManagerConfig) {
-        self.authorizer.replace(Authorizer::new(
-            config.operators,
-            config.local_registration,
-            config.announcement_anchors,
-            config.anchors,
-        ));
+        self.authorizer.replace(config);
     }
 
     /// The latest time to call [`Manager::handle`], with [`ManagerInput::Wakeup`] if there is no
@@ -716,18 +720,6 @@ impl Manager {
         }
     }
 
-    /// Restores the strategy that the prefix has without configuration.
-    fn unset_strategy(&mut self, prefix: &Name, strategy: &Name, out: &mut ManagerOutbox) {
-        if !self.strategies.has(prefix, strategy.as_view()) {
-            return;
-        }
-        let mut defaults = self.default_strategies.iter();
-        match defaults.find(|(known, _)| known == prefix).cloned() {
-            Some((prefix, default)) => self.set_initial_strategy(&prefix, &default, out),
-            None => out.actions.extend(self.strategies.unset(prefix)),
-        }
-    }
-
     fn on_face_event(
         &mut self,
         now: Instant,
@@ -960,48 +952,6 @@ impl Manager {
         self.stats.signer_failures += u64::from(data.is_none());
         out.data.extend(data);
     }
-}
-
-/// The longest text of an answer. Names and signature need the rest of the packet.
-const RELOAD_TEXT_MAX: usize = 4096;
-
-/// The answer to router/reload.
-fn reloaded(result: Result<String, String>) -> ControlResponse {
-    let (code, mut text) = match result {
-        Ok(summary) => (200, summary),
-        Err(refusal) => (409, refusal),
-    };
-    let end = (0..=RELOAD_TEXT_MAX.min(text.len())).rev().find(|&at| text.is_char_boundary(at));
-    text.truncate(end.unwrap_or(0));
-    ControlResponse::new(code, text)
-}
-
-/// Whether the names of all datasets begin with the Interest's name.
-fn is_for_any_dataset(interest: &InterestView<'_>) -> bool {
-    let prefix = Scope::Localhost.prefix();
-    let is_prefix = interest.name.is_prefix_of(prefix.as_view());
-    interest.can_be_prefix && is_prefix && interest.name.component_count() > 0
-}
-
-/// The result of an Interest for a dataset.
-enum Dataset {
-    Content(Vec<u8>),
-    /// The driver must provide the content.
-    Task(Task),
-    /// The Interest is malformed, with a description.
-    Malformed(&'static str),
-}
-
-fn items<E: Element>(items: impl Iterator<Item = E>) -> Dataset {
-    Dataset::Content(encode_items(items))
-}
-
-fn encode_items<E: Element>(items: impl Iterator<Item = E>) -> Vec<u8> {
-    let mut writer = Writer::default();
-    for item in items {
-        writer.element(&item);
-    }
-    writer.into_octets()
 }
 
 impl core::fmt::Debug for Manager {

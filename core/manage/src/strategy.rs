@@ -54,7 +54,7 @@ impl StrategyInfo {
 /// Why a manager with the default strategies would refuse it.
 pub fn check_strategy(name: &Name) -> Result<(), String> {
     let kinds = RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect();
-    let table = StrategyTable::new(kinds, 0);
+    let table = StrategyTable::new(kinds, 0, Vec::new());
     table.resolve(name.as_view()).map(drop).map_err(|refusal| refusal.text)
 }
 
@@ -64,11 +64,17 @@ pub(crate) struct StrategyTable {
     kinds: Vec<StrategyInfo>,
     choices: BTreeMap<Name, Name>,
     choices_max: usize,
+    /// The strategies of a router without configuration.
+    defaults: Vec<(Name, Name)>,
 }
 
 impl StrategyTable {
-    pub(crate) fn new(kinds: Vec<StrategyInfo>, choices_max: usize) -> Self {
-        Self { kinds, choices: BTreeMap::new(), choices_max }
+    pub(crate) fn new(
+        kinds: Vec<StrategyInfo>,
+        choices_max: usize,
+        defaults: Vec<(Name, Name)>,
+    ) -> Self {
+        Self { kinds, choices: BTreeMap::new(), choices_max, defaults }
     }
 
     /// The items of strategy-choice/list.
@@ -108,10 +114,17 @@ impl StrategyTable {
         Some(Action::SetStrategy { prefix: prefix.clone(), strategy: None })
     }
 
-    /// Whether the prefix has this strategy.
-    pub(crate) fn has(&self, prefix: &Name, strategy: NameView<'_>) -> bool {
-        let resolved = self.resolve(strategy).ok();
-        resolved.is_some() && self.choices.get(prefix) == resolved.as_ref()
+    /// Restores the strategy that a prefix has without configuration, unless it has another one
+    /// than `configured` by now. Returns the action for the router, if any.
+    pub(crate) fn restore(&mut self, prefix: &Name, configured: NameView<'_>) -> Option<Action> {
+        let configured = self.resolve(configured).ok()?;
+        if self.choices.get(prefix) != Some(&configured) {
+            return None;
+        }
+        match self.defaults.iter().find(|(known, _)| known == prefix).cloned() {
+            Some((prefix, default)) => self.choose(&prefix, default.as_view()).ok()?.1,
+            None => self.unset(prefix),
+        }
     }
 
     /// The full name of the strategy that `name` denotes, or the refusal. Without a version in

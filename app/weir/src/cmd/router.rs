@@ -160,8 +160,8 @@ impl Args {
         };
         ensure!(
             sizes.len() == self.disk.len(),
-            "--disk-size is given {} times and --disk {} times; give one size for all disks, or one \
-             for each",
+            "--disk-size is given {} times and --disk {} times; give one size for all disks, or \
+             one for each",
             sizes.len(),
             self.disk.len()
         );

@@ -75,8 +75,8 @@ fn clients_survive_a_restart() {
         is_done.store(true, Ordering::Relaxed);
         let (longest, count, refused) = others.join().unwrap();
         println!(
-            "restart {pause:?}; {count} other downloads, at most {longest:?} apart, {refused} before \
-             the producer was back"
+            "restart {pause:?}; {count} other downloads, at most {longest:?} apart; {refused} \
+             before the producer was back"
         );
         assert!(longest < Duration::from_secs(10), "clients waited {longest:?}");
         next
@@ -139,8 +139,8 @@ fn container_without_proc_starts_and_stops() {
     let root = site.path("root");
     std::fs::create_dir(&root).unwrap();
     let script = "mount -t tmpfs none \"$1\" && cd \"$1\" && touch program && \
-                  for at in lib lib64 usr; do [ ! -e /$at ] || { mkdir $at && mount --rbind /$at $at; \
-                  } || exit 1; done && mount --bind \"$0\" program && \
+                  for at in lib lib64 usr; do \
+                  [ ! -e /$at ] || { mkdir $at && mount --rbind /$at $at; } || exit 1; done && mount --bind \"$0\" program && \
                   mount -o remount,ro,bind . && exec chroot . /program router --udp 127.0.0.1:0 \
                   --tcp none --json";
     let mut command = Command::new("unshare");
