@@ -248,7 +248,8 @@ fn reports_saturated_filter() {
 
 #[test]
 fn counters_outlive_memory_on_disk() {
-    let memory = StoreConfig { capacity_bytes: 32 << 10, ..StoreConfig::default() };
+    let policy = crate::EvictionPolicy::Lru;
+    let memory = StoreConfig { capacity_bytes: 16 << 10, policy, ..StoreConfig::default() };
     let mut fixture = Fixture::with(tier_config(vec![geometry(8, 64 << 10, 512)]), memory);
     fixture.settle();
     for number in 0..10 {
@@ -256,7 +257,7 @@ fn counters_outlive_memory_on_disk() {
         assert!(fixture.ask(&std::format!("/a/v=1/seg={number}"), false, false).is_some());
     }
     fixture.settle();
-    for number in 0..100 {
+    for number in 0..200 {
         assert!(fixture.put_content(&segment("/b/v=1", number), b"x"));
         fixture.settle();
     }
