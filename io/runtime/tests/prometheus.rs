@@ -12,16 +12,22 @@ use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::TestRouter;
 use weir_runtime::{RemovedKind, StaticFace};
 
-/// The body of the answer to a GET.
-fn get(address: SocketAddr, path: &str) -> String {
+/// The head and the body of the answer to a GET.
+fn request(address: SocketAddr, path: &str) -> (String, String) {
     let mut http = TcpStream::connect(address).unwrap();
     http.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     write!(http, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     http.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-    assert!(head.contains(" 200 "), "{path}: {answer}");
-    body.to_owned()
+    (head.to_owned(), body.to_owned())
+}
+
+/// The body of the answer to a GET, which must succeed.
+fn get(address: SocketAddr, path: &str) -> String {
+    let (head, body) = request(address, path);
+    assert!(head.contains(" 200 "), "{path}: {head}\n{body}");
+    body
 }
 
 fn series_count(text: &str) -> usize {
@@ -108,8 +114,9 @@ impl Prometheus {
 fn wait_for(address: SocketAddr, path: &str, text: &str) {
     let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
+        // At first Prometheus does not listen, and then answers 503 until it has started.
         let is_listening = TcpStream::connect(address).is_ok();
-        let answer = if is_listening { get(address, path) } else { "not started".to_owned() };
+        let answer = if is_listening { request(address, path).1 } else { String::new() };
         if answer.contains(text) {
             return;
         }
