@@ -212,13 +212,15 @@ connect origin site site wan 0
 for node in 1 2 3; do connect site node$node node$node site $node; done
 ";
 
-/// As in the Helm chart. With the default, Interests of pods that begin more than 10 ms after the
-/// first one go upstream as well, as in NFD: twice as much then crosses the site's link.
-const STRATEGY: &str = r#"
-[[strategy]]
-prefix = "/"
-strategy = "/localhost/nfd/strategy/best-route/v=5/retx-suppression-initial~250"
-"#;
+/// As in the Helm chart, which has 250 ms. With the default of 10 ms, as in NFD, Interests of pods
+/// that begin later than the first one go upstream as well: the site's link then carries twice the
+/// file. The interval must be longer than round trips.
+fn strategy(suppression_ms: u32) -> String {
+    format!(
+        "[[strategy]]\nprefix = \"/\"\nstrategy = \"/localhost/nfd/strategy/best-route/v=5/\
+         retx-suppression-initial~{suppression_ms}/retx-suppression-max~{suppression_ms}\"\n"
+    )
+}
 
 /// The near end of the emulated link to the origin.
 const LINK: &str = "udp4://10.9.0.2:7001";
@@ -238,14 +240,14 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn start(pods: usize, octets: usize) -> Option<Self> {
+    fn start(pods: usize, octets: usize, suppression_ms: u32) -> Option<Self> {
         let mut names = vec!["origin".to_owned(), "site".to_owned()];
         names.extend((1..=NODES).map(|node| format!("node{node}")));
         names.extend((0..pods).map(|pod| format!("pod{pod}")));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let networks = Networks::make(&names, SITE_SCRIPT)?;
         let host = Host::new();
-        host.write("site.toml", STRATEGY.as_bytes());
+        host.write("site.toml", strategy(suppression_ms).as_bytes());
         let start = |network: &str, address: &str| {
             let address = format!("{address}:6363");
             let words = ["-c", "site.toml", "--udp", &address, "--store", "64MiB"];
@@ -292,8 +294,8 @@ fn bytes_from(router: &Router, uri: &str) -> u64 {
     bytes.unwrap_or_else(|| panic!("no counter: {face}"))
 }
 
-fn pods_share_one_transfer(pods: usize, octets: usize) {
-    let Some(cluster) = Cluster::start(pods, octets) else { return };
+fn pods_share_one_transfer(pods: usize, octets: usize, suppression_ms: u32) {
+    let Some(cluster) = Cluster::start(pods, octets, suppression_ms) else { return };
     let transfers: Vec<Process> = (0..pods).map(|pod| cluster.get(pod)).collect();
     for (pod, transfer) in transfers.into_iter().enumerate() {
         transfer.finish_within(std::time::Duration::from_secs(300)).success();
@@ -306,11 +308,12 @@ fn pods_share_one_transfer(pods: usize, octets: usize) {
 
 #[test]
 fn file_of_many_pods_crosses_the_site_link_once() {
-    pods_share_one_transfer(20, 2 * MIB);
+    pods_share_one_transfer(20, 2 * MIB, 250);
 }
 
 #[test]
 #[ignore = "100 processes"]
 fn file_of_100_pods_crosses_the_site_link_once() {
-    pods_share_one_transfer(100, 16 * MIB);
+    // On few cores, round trips of 100 processes are long.
+    pods_share_one_transfer(100, 8 * MIB, 1000);
 }

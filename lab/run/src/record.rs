@@ -183,9 +183,9 @@ impl ResultFolder {
         read_json(&self.path.join("run.json"))
     }
 
-    /// Locks the folder, so that two commands never work in it at the same time: two jobs for the
-    /// same share, say, one of which was requeued. Waits while another one has it, and reports that
-    /// once. The lock ends with its process. `None`: the wait was stopped.
+    /// Locks the folder, so that two commands never work in it at the same time, such as two jobs
+    /// for the same share. Waits while another one has it, and reports that once. The lock ends
+    /// with its process. `None`: the wait was stopped.
     ///
     /// # Errors
     /// The folder cannot be made or written.

@@ -63,7 +63,7 @@ impl Session {
         let mut failures = Vec::new();
         if !order.shares.is_empty() {
             let ended = engine.run(&order, &watch);
-            // Whatever the end was, records of shares that ended are kept.
+            // After an error as well, records of shares that ended are kept.
             self.collect(&parts, progress)?;
             failures = ended.map_err(RunError::from)?;
         }

@@ -33,7 +33,7 @@ fn second_job_for_a_share_waits_for_the_first() {
     let logs = jobs.map(Running::succeed);
     let has_repeated = logs.iter().filter(|log| !log.contains("2 runs already done")).count();
     assert_eq!(has_repeated, 1, "{logs:?}");
-    // A sweep takes what is there.
+    // A sweep merges existing records of shares.
     let log = sweep.start_on("processes").succeed();
     assert!(log.contains("2 runs already done"), "{log}");
     sweep.assert_equal();

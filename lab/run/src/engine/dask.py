@@ -1,9 +1,9 @@
 """Runs the shares of a sweep on a Dask cluster. Started by `weir lab run --engine dask`.
 
 The first line of the standard input is a JSON object: `name`, and `shares` with `number`, `command`
-and `log`. The standard output has a line of JSON for each share that ends: `share`, and `returncode`
-or `error`. When the input ends, the shares stop. Which cluster is used, Dask's own configuration
-says (DASK_SCHEDULER_ADDRESS); without one, Dask starts workers on this machine.
+and `log`. The standard output has a line of JSON for each share that ends: `share`, and
+`returncode` or `error`. When the input ends, the shares stop. Dask's own configuration names the
+cluster (DASK_SCHEDULER_ADDRESS). Without it, Dask starts workers on this machine.
 """
 
 import json
