@@ -46,12 +46,13 @@ pub(crate) fn links(text: &str) -> Vec<Link<'_>> {
 
 /// Targets of `[text](target)` and `[name]: target` in a line.
 fn targets_in(line: &str) -> Vec<Range<usize>> {
+    let mut targets = Vec::new();
     if line.starts_with('[')
         && let Some(at) = line.find("]: ")
     {
-        return vec![at + 3..line.trim_end().len()];
+        targets.push(at + 3..line.trim_end().len());
+        return targets;
     }
-    let mut targets = Vec::new();
     let mut at = 0;
     while let Some(next) = line[at..].find(['`', ']']) {
         at += next + 1;
