@@ -38,18 +38,18 @@ wait_for() {
 pid() { inside systemctl show --property MainPID --value weir-router; }
 # Publishes the file in the background, and ends that again.
 start_put() {
-    inside sh -c 'echo $$ >/root/put.pid; exec weir put /root/file /check/file' >"$work/put" 2>&1 &
+    inside sh -c 'echo $$ >/srv/put.pid; exec weir put /srv/file /check/file' >"$work/put" 2>&1 &
     put=$!
     wait_for grep -q /check/file "$work/put"
 }
 stop_put() {
-    inside sh -c 'kill "$(cat /root/put.pid)"'
+    inside sh -c 'kill "$(cat /srv/put.pid)"'
     wait "$put" || true
 }
 # Files outside of what every system changes as it runs.
 files() {
     (cd "$root" && find . -xdev \( -path ./var/log -o -path ./var/lib/dpkg -o -path ./run -o \
-        -path ./tmp -o -path ./var/tmp -o -path ./var/lib/systemd -o -path ./root -o \
+        -path ./tmp -o -path ./var/tmp -o -path ./var/lib/systemd -o -path ./root -o -path ./srv -o \
         -path ./var/lib/private -o -path ./etc/machine-id -o -path ./var/cache \) -prune -o -print |
         sort)
 }
@@ -119,13 +119,13 @@ wait_for inside systemctl is-active weir-router
 inside weir status >/dev/null || fail "root cannot ask the router for its status"
 
 say "a file through the router and its cache"
-inside sh -c 'head -c 3000000 /dev/urandom >/root/file'
+inside sh -c 'head -c 3000000 /dev/urandom >/srv/file'
 start_put
-inside weir get /check/file -o /root/first >&2
-inside cmp /root/file /root/first
+inside weir get /check/file -o /srv/first >&2
+inside cmp /srv/file /srv/first
 stop_put
-inside weir get /check/file -o /root/second >&2 || fail "the cache does not have the file"
-inside cmp /root/file /root/second
+inside weir get /check/file -o /srv/second >&2 || fail "the cache does not have the file"
+inside cmp /srv/file /srv/second
 
 say "a disk with io_uring, in the sandbox"
 cat >"$root/etc/weir/weir.toml" <<'END'
@@ -138,7 +138,7 @@ offer = "arrival"
 END
 inside systemctl restart weir-router || fail "the disk does not work"
 start_put
-inside weir get /check/file -o /root/third >&2
+inside weir get /check/file -o /srv/third >&2
 stop_put
 sleep 2
 
@@ -154,19 +154,19 @@ restarted() {
     [ "$(pid)" != 0 ] && [ "$(pid)" != "$before" ] && inside systemctl is-active weir-router
 }
 wait_for restarted
-inside weir get /check/file -o /root/fourth >&2 || fail "the disk lost the file"
-inside cmp /root/file /root/fourth
+inside weir get /check/file -o /srv/fourth >&2 || fail "the disk lost the file"
+inside cmp /srv/file /srv/fourth
 
 say "upgrade"
 before=$(pid)
 inside dpkg -i --force-confold /second.deb >&2
 wait_for restarted
 grep -q io-uring "$root/etc/weir/weir.toml" || fail "the upgrade replaced the configuration"
-inside weir get /check/file -o /root/fifth >&2 || fail "the upgrade lost the file"
+inside weir get /check/file -o /srv/fifth >&2 || fail "the upgrade lost the file"
 
 say "purge"
 inside dpkg --purge weir >&2
-[ ! -e "/proc/$init/root/run/nfd" ] || fail "/run/nfd is left"
+[ ! -e "/proc/$init/root"/run/nfd ] || fail "/run/nfd is left"
 [ ! -e "$root/var/lib/private/weir" ] || fail "/var/lib/private/weir is left"
 files >"$work/after"
 diff "$work/before" "$work/after" >&2 || fail "files are left"

@@ -11,7 +11,13 @@ here=$(realpath "$(dirname "$0")")
 version=$("$weir" --version | cut -d' ' -f2)
 work=$(mktemp -d)
 pids=
-stop() { for pid in $pids; do kill "$pid" 2>/dev/null || true; wait "$pid" 2>/dev/null || true; done; pids=; }
+stop() {
+    for pid in $pids; do
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    pids=
+}
 trap 'stop; rm -rf "$work"' EXIT
 cd "$work"
 mkdir state
@@ -56,16 +62,18 @@ done
 kill $get || { cat get.log >&2; exit 1; }; wait $get 2>/dev/null || true
 
 # The controller's database: an operator's token and a registered file.
-"$weir" controller --database state/controller.db token add --role operator --name me > state/me.token
-"$weir" controller --database state/controller.db --listen 127.0.0.1:18636 --json > controller.log 2>&1 &
+database=state/controller.db
+url=http://127.0.0.1:18636
+"$weir" controller --database $database token add --role operator --name me > state/me.token
+"$weir" controller --database $database --listen "${url#http://}" --json > controller.log 2>&1 &
 pids="$pids $!"
 wait_for controller.log ready
 "$weir" put file /upgrade/registered --segment-size 1200 --json \
-    --controller http://127.0.0.1:18636 --controller-token-file state/me.token > registered.log 2>&1 &
+    --controller $url --controller-token-file state/me.token > registered.log 2>&1 &
 pids="$pids $!"
 wait_for registered.log '"object"'
 sleep 2
-"$weir" controller file list --controller http://127.0.0.1:18636 --controller-token-file state/me.token
+"$weir" controller file list --controller $url --controller-token-file state/me.token
 stop
 ls -lR state
 tar --sort=name --owner=0 --group=0 --numeric-owner --sparse -C state -czf "$here/$version.tar.gz" .

@@ -120,8 +120,8 @@ pub(crate) enum Align {
 /// The space before each column.
 const GAP: &str = "  ";
 
-/// A text table with headings. The width of a column is that of its widest cell on a terminal, where
-/// Chinese, Japanese and Korean characters have twice the width of Latin ones.
+/// A text table with headings. The width of a column is that of its widest cell on a terminal,
+/// where Chinese, Japanese and Korean characters have twice the width of Latin ones.
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,

@@ -1,10 +1,12 @@
 //! The manager: it handles management Interests, and returns Data and actions.
 
+mod replies;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
+use weir_base::{FaceId, Instant, Packet};
 use weir_hicn::control::{ControlMessage, ControlView};
 use weir_wire::{DataView, InterestView, Name};
 
@@ -14,15 +16,13 @@ use crate::answers::{Dataset, encode_items, is_for_any_dataset, items, reloaded}
 use crate::authorize::Authorizer;
 use crate::commands::{Command, Scope};
 use crate::config::ManagerConfig;
-use crate::contents::{self, ContentsAnswer, ContentsTask};
+use crate::contents::{self, ContentsTask};
 use crate::element::Element;
 use crate::error::DecodeError;
 use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
 use crate::hicn::{self, HicnRequest};
-use crate::io::{
-    Action, HicnAnswer, LearningInput, ManagerInput, ManagerOutbox, OutData, Sender, Snapshot,
-};
+use crate::io::{Action, HicnAnswer, LearningInput, ManagerInput, ManagerOutbox, Sender};
 use crate::learning;
 use crate::numbers::FaceEventKind;
 use crate::parameters::{ControlParameters, ControlResponse};
@@ -32,9 +32,7 @@ use crate::readvertise::Readvertiser;
 use crate::request::{Clocks, ManagementRequest, ReplyTarget};
 use crate::rib::{Rib, Route};
 use crate::routing::{self, OWN_ROUTE, Routing};
-use crate::status::{
-    ChannelStatus, FaceEventNotification, FaceInfo, FaceQueryFilter, GeneralStatus,
-};
+use crate::status::{ChannelStatus, FaceEventNotification, FaceInfo, FaceQueryFilter};
 use crate::store::{self, StoreModule};
 use crate::strategy::StrategyTable;
 use crate::transactions::{Outcome, Pending, Task, Transactions};
@@ -205,13 +203,8 @@ impl Manager {
                 }
             }
             ManagerInput::Holdings { txn, holdings, is_partial } => {
-                if let Some(Pending { target, task, .. }) = self.end_transaction(txn) {
-                    if let Task::Holdings { object } = task {
-                        let status = store::holdings_status(object, holdings, is_partial);
-                        self.publish(&target, &status.encode(), at, out);
-                    } else {
-                        self.stats.late_answers += 1;
-                    }
+                if let Some(pending) = self.end_transaction(txn) {
+                    self.on_holdings(at, pending, holdings, is_partial, out);
                 }
             }
             ManagerInput::Controller { txn, status } => {
@@ -827,130 +820,6 @@ impl Manager {
     /// The content of faces/channels.
     fn channel_items(&self) -> Vec<u8> {
         encode_items(self.channels.iter().map(|uri| ChannelStatus { local_uri: uri.clone() }))
-    }
-
-    /// Handles the driver's answer about the contents of the store.
-    fn on_contents(
-        &mut self,
-        at: Clocks,
-        txn: u64,
-        answer: ContentsAnswer,
-        out: &mut ManagerOutbox,
-    ) {
-        let Some(Pending { target, task, .. }) = self.end_transaction(txn) else { return };
-        match (task, answer) {
-            (Task::Contents(ContentsTask::List(_)), ContentsAnswer::List(list)) => {
-                self.publish(&target, &list.encode(), at, out);
-            }
-            (Task::Contents(task), answer) => {
-                self.respond(&target, &contents::response(task, answer), out);
-            }
-            _ => self.stats.late_answers += 1,
-        }
-    }
-
-    /// Handles the driver's counters for a dataset.
-    fn on_snapshot(
-        &mut self,
-        at: Clocks,
-        pending: Pending,
-        snapshot: Snapshot,
-        out: &mut ManagerOutbox,
-    ) {
-        let content = match (pending.task, snapshot) {
-            (Task::Faces(filter), Snapshot::Faces(faces)) => {
-                encode_items(faces.into_iter().filter(|face| filter.matches(&face.info)))
-            }
-            (Task::Store, Snapshot::Store(mut info)) => {
-                self.store.fill_in(&mut info);
-                info.encode()
-            }
-            (Task::General, Snapshot::General(mut status)) => {
-                self.fill_in_general(at, &mut status);
-                status.encode_content()
-            }
-            // This snapshot is of another kind than requested, so it is not an answer.
-            _ => {
-                self.stats.late_answers += 1;
-                return;
-            }
-        };
-        self.publish(&pending.target, &content, at, out);
-    }
-
-    /// Fills in the fields of status/general that the driver does not know.
-    fn fill_in_general(&self, at: Clocks, status: &mut GeneralStatus) {
-        status.version.clone_from(&self.version);
-        // The wall clock may have been set since the start, so the monotonic clock is used.
-        let uptime_ms = at.now.as_ns() / NS_PER_MS;
-        status.start_unix_ms = at.now_unix_ms.saturating_sub(uptime_ms);
-        status.current_unix_ms = at.now_unix_ms;
-        status.fib_entries = self.routing.fib.len() as u64;
-    }
-
-    /// Checks that the sender may do this, and sends the refusal if not.
-    fn authorize(
-        &mut self,
-        request: &ManagementRequest<'_>,
-        affects_sender_only: bool,
-        out: &mut ManagerOutbox,
-    ) -> bool {
-        let Err(refusal) = self.authorizer.authorize(request, affects_sender_only) else {
-            return true;
-        };
-        self.stats.unauthorized += 1;
-        self.respond(&request.reply_target(), &refusal, out);
-        false
-    }
-
-    /// Requests a task from the driver; the answer to the Interest waits for it. Returns `false` if
-    /// too many tasks are pending.
-    fn begin_transaction(
-        &mut self,
-        request: &ManagementRequest<'_>,
-        task: Task,
-        out: &mut ManagerOutbox,
-    ) -> bool {
-        let action = self.transactions.begin(request.at.now, request.reply_target(), task);
-        self.stats.overflows += u64::from(action.is_none());
-        let has_begun = action.is_some();
-        out.actions.extend(action);
-        has_begun
-    }
-
-    fn end_transaction(&mut self, txn: u64) -> Option<Pending> {
-        let pending = self.transactions.end(txn);
-        self.stats.late_answers += u64::from(pending.is_none());
-        pending
-    }
-
-    /// Answers a command.
-    fn respond(
-        &mut self,
-        target: &ReplyTarget,
-        response: &ControlResponse,
-        out: &mut ManagerOutbox,
-    ) {
-        let answer = self.publisher.respond(target, response);
-        self.send(answer, out);
-    }
-
-    /// Publishes a dataset and sends its first segment.
-    fn publish(
-        &mut self,
-        target: &ReplyTarget,
-        content: &[u8],
-        at: Clocks,
-        out: &mut ManagerOutbox,
-    ) {
-        let first = self.publisher.publish(target, content, at.now_unix_ms);
-        self.send(first, out);
-    }
-
-    /// Sends Data, unless the signer failed.
-    fn send(&mut self, data: Option<OutData>, out: &mut ManagerOutbox) {
-        self.stats.signer_failures += u64::from(data.is_none());
-        out.data.extend(data);
     }
 }
 

@@ -645,9 +645,9 @@ impl Store {
         erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
-    /// Marks the Data in memory at or below `prefix` to be evicted before all other Data, and not to
-    /// be written to disks. Until then it answers Interests. Data that rules keep stays. Returns how
-    /// many packets were newly marked.
+    /// Marks the Data in memory at or below `prefix` to be evicted before all other Data, and not
+    /// to be written to disks. Until then it answers Interests. Data that rules keep stays. Returns
+    /// how many packets were newly marked.
     ///
     /// Records on disks stay until their region is reused, since a log has no other order. The call
     /// visits each entry below the prefix.

@@ -1,5 +1,6 @@
 //! Listening sockets that the service manager has opened and passed to this process
-//! (sd_listen_fds(3)). They stay open while the router restarts, so clients wait instead of failing.
+//! (sd_listen_fds(3)). They stay open while the router restarts, so clients wait instead of
+//! failing.
 
 use std::fmt;
 use std::io;

@@ -74,8 +74,8 @@ impl Contents {
         self.control.objects(query, within)
     }
 
-    /// Keeps the Data below a prefix in memory, up to `bytes_max` bytes, in addition to the rules of
-    /// a plan.
+    /// Keeps the Data below a prefix in memory, up to `bytes_max` bytes, in addition to the rules
+    /// of a plan.
     ///
     /// # Errors
     /// [`ContentsError::Refused`]: the rules and pins together keep too much.

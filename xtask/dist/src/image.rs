@@ -68,7 +68,11 @@ impl Layout {
     /// Adds a blob, and returns its descriptor.
     fn add(&mut self, media_type: &str, data: Vec<u8>) -> Value {
         let digest = digest(&data);
-        let descriptor = json!({ "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": data.len() });
+        let descriptor = json!({
+            "mediaType": media_type,
+            "digest": format!("sha256:{digest}"),
+            "size": data.len(),
+        });
         self.blobs.push(File::plain(format!("blobs/sha256/{digest}"), data));
         descriptor
     }

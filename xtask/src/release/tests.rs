@@ -8,7 +8,10 @@ fn package(name: &str, publish: Value, dependencies: Value) -> Value {
 
 #[test]
 fn public_crates_need_public_dependencies() {
-    let to = |name: &str, req: &str, kind: Value| json!({ "name": name, "req": req, "kind": kind, "path": format!("/{name}") });
+    let to = |name: &str, req: &str, kind: Value| {
+        let path = format!("/{name}");
+        json!({ "name": name, "req": req, "kind": kind, "path": path })
+    };
     let depends = json!([
         to("b", "^0.2.0", Value::Null),
         to("c", "*", Value::Null),

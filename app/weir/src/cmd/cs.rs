@@ -61,8 +61,8 @@ enum CsCommand {
     /// disks hold. HITS and SERVED count answers while the object was in memory; with disks, they
     /// continue from the first `weir cs list` on. LAST USE is the last answer or arrival.
     ///
-    /// The router needs memory while it makes the list: 1 % of the store, but at least 32 MiB. Beyond
-    /// that, objects at the end of the order are left out, and the list says so.
+    /// The router needs memory while it makes the list: 1 % of the store, but at least 32 MiB.
+    /// Beyond that, objects at the end of the order are left out, and the list says so.
     #[command(
         after_help = "Examples:\n  weir cs list --sort served --limit 10\n  weir cs list /demo \
                       --json"
@@ -79,8 +79,8 @@ enum CsCommand {
     Fetch(Box<fetch::Args>),
     /// Keep the Data under a prefix in memory
     ///
-    /// Data that memory holds now, or that arrives later, stays until `weir cs unpin`, up to --size.
-    /// All pins together may use fifteen sixteenths of the memory. A pin ends when the router
+    /// Data that memory holds now, or that arrives later, stays until `weir cs unpin`, up to
+    /// --size. All pins together may use fifteen sixteenths of the memory. A pin ends when the router
     /// stops, unless the prefix is in the configuration ([[pin]]). It takes precedence over
     /// rules of a controller for the same or a longer prefix.
     #[command(

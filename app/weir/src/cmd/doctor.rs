@@ -37,7 +37,7 @@ pub(crate) struct Args {
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     is_found: bool,
-    /// What is there, or what is wrong.
+    /// The state, or the problem.
     detail: String,
     /// A command or setting that fixes it.
     fix: String,

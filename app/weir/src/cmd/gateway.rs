@@ -23,7 +23,7 @@ use super::put::signing::{KeyChoice, Sign};
 use super::router::{print, start_log};
 use crate::config::{LogFilter, LogFormat, LogSection};
 use crate::help::{OUTPUT, SIGNING, TLS, TRUST};
-use crate::quantity::warn_about_bare_sizes;
+use crate::quantity::{size, warn_about_bare_sizes};
 use crate::signals;
 use crate::transfer::{KeyArgs, RouterArgs, parse_prefix, refuse_local_name};
 
@@ -113,7 +113,7 @@ struct FrontArgs {
     #[arg(long, requires = "tls_certificate", help_heading = TLS)]
     http3: bool,
     /// Memory for verified content
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = crate::quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     memory: Size,
     /// Accept only data signed by the owner of this certificate, or by a key that it certified. May
     /// be repeated [default: your own keys, your trust anchors and known signers]
@@ -142,7 +142,7 @@ struct OriginArgs {
     #[arg(long, value_name = "SIZE", value_parser = crate::quantity::size)]
     segment_size: Option<Size>,
     /// Memory for signed packets of each prefix
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = crate::quantity::size)]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     buffer: Size,
 }
 

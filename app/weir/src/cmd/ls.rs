@@ -16,9 +16,9 @@ use crate::transfer::{RouterArgs, Stop, parse_name};
 /// List what a producer offers under a name.
 ///
 /// Of a directory that was published with `weir put`, prints the entries. Of a file or stream,
-/// prints its latest version. Fetches metadata and listings only: no file contents. Earlier versions
-/// are not listed, because producers answer for the latest one only; `weir stat NAME` shows one of
-/// which you know the version.
+/// prints its latest version. Fetches metadata and listings only: no file contents. Earlier
+/// versions are not listed, because producers answer for the latest one only; `weir stat NAME`
+/// shows a version that you know.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir ls /demo\n  weir ls -lR /demo/data --json")]
 pub(crate) struct Args {

@@ -140,7 +140,8 @@ fn container_without_proc_starts_and_stops() {
     std::fs::create_dir(&root).unwrap();
     let script = "mount -t tmpfs none \"$1\" && cd \"$1\" && touch program && \
                   for at in lib lib64 usr; do \
-                  [ ! -e /$at ] || { mkdir $at && mount --rbind /$at $at; } || exit 1; done && mount --bind \"$0\" program && \
+                  [ ! -e /$at ] || { mkdir $at && mount --rbind /$at $at; } || exit 1; done && \
+                  mount --bind \"$0\" program && \
                   mount -o remount,ro,bind . && exec chroot . /program router --udp 127.0.0.1:0 \
                   --tcp none --json";
     let mut command = Command::new("unshare");

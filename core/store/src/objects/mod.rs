@@ -17,7 +17,7 @@ use weir_wire::Name;
 use crate::holdings::HoldingsCursor;
 use crate::uses::{ObjectUses, TierShare};
 
-/// An object of which the store holds Data.
+/// An object with Data in the store.
 #[derive(Clone, Eq, PartialEq, Debug, Default)]
 pub struct StoredObject {
     /// The name of the Data without the last component.

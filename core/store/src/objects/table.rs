@@ -28,7 +28,7 @@ pub struct ObjectTable {
 }
 
 impl ObjectTable {
-    /// An empty table for the answer to a query of this time, which takes at most `bytes_max` bytes.
+    /// An empty table for the answer to a query of this time. It takes at most `bytes_max` bytes.
     pub fn new(now: Instant, query: ObjectQuery, bytes_max: u64) -> Self {
         let list = ObjectList { listed_at: now, ..ObjectList::default() };
         Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list }

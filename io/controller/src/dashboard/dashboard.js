@@ -1,6 +1,5 @@
-// Requests /v1/state every two seconds and draws it. The page asks for the files that are searched
-// for; routers are searched here. Names come from others, so they are only set
-// as text, never as HTML.
+// Requests /v1/state every two seconds and draws it. The controller searches files, and this page
+// searches routers. Names come from others, so they are only set as text, never as HTML.
 "use strict";
 
 const PERIOD_MS = 2000;

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// Examines a router of two threads, of which only `alive` respond.
+    /// Examines a router of two threads. Only `alive` respond.
     fn examined(alive: &'static [u16], is_recovering: bool) -> (Answer, Answer) {
         let poll = Poll::new().unwrap();
         let waker = Waker::new(poll.registry(), Token(0)).unwrap();

@@ -11,7 +11,7 @@ use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::objects::{DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, explain, survey};
 use crate::transfer::{Stop, byte_bar, parse_name};
 
-/// Objects of a directory whose share in the store is asked for, one request each.
+/// The most objects of a directory whose shares are requested, one by one.
 const SHARES_MAX: usize = 1000;
 
 #[derive(clap::Args)]

@@ -40,8 +40,8 @@ const fn feature(
 const FEATURES: &[Feature] = &[
     feature(
         "memory",
-        "memory: cgroup (`memory.max`, `memory.high`, `memory.limit_in_bytes` of version 1), `ulimit \
-         -v`, `ulimit -d`",
+        "memory: cgroup (`memory.max`, `memory.high`, `memory.limit_in_bytes` of version 1), \
+         `ulimit -v`, `ulimit -d`",
         "If not all fits at the start, `[router] memory_max` becomes half of what is left and the \
          store three quarters of the rest; the log has both. `weir cs info` shows the store's \
          limit, and `weir cs config --capacity` cannot exceed it. The index of disks needs half \
@@ -59,7 +59,8 @@ const FEATURES: &[Feature] = &[
     ),
     feature(
         "threads",
-        "the thread that prepares the store's memory (`ulimit -u`, `pids.max`), or SCHED_IDLE for it",
+        "the thread that prepares the store's memory (`ulimit -u`, `pids.max`), or SCHED_IDLE for \
+         it",
         "Data waits for pages while the store grows; without SCHED_IDLE the thread competes with \
          workers on a busy machine",
         "raise the limit; `memory_ahead = \"0\"` starts no thread",
@@ -74,7 +75,8 @@ const FEATURES: &[Feature] = &[
     ),
     feature(
         "open files",
-        "open files: a hard limit (`ulimit -Hn`) below 65,536; the router raises the soft limit to it",
+        "open files: a hard limit (`ulimit -Hn`) below 65,536; the router raises the soft limit to \
+         it",
         "connections and files above the limit are refused",
         "`LimitNOFILE=65536` in the systemd unit, or `ulimit -n 65536` as root",
         open_files,

@@ -12,7 +12,9 @@ use weir_base::Instant;
 use weir_face::unix_time_ms;
 use weir_forward::{Command, StoreCommand, StoreEvent};
 use weir_manage::{ContentsAnswer, ContentsTask, ManagerInput};
-use weir_store::{HoldingChanges, HoldingsConfig, ObjectList, ObjectTable, Rules, RulesError};
+use weir_store::{
+    HoldingChanges, HoldingsConfig, ObjectList, ObjectQuery, ObjectTable, Rules, RulesError,
+};
 use weir_wire::Name;
 
 use self::merge::{merge_changes, merge_pages};
@@ -215,12 +217,8 @@ impl Contents {
             }
             ContentsRequest::Objects(_) if self.lists() >= LISTS_MAX => Err(ContentsError::Busy),
             ContentsRequest::Objects(query) => {
-                if self.has_disks && self.tracking.is_none() {
-                    self.track(Some(HoldingsConfig::default()));
-                }
-                let table = ObjectTable::new(self.now, query, table_bytes_max(self.capacity_bytes));
-                let job = ObjectsJob::new(table, self.workers.count());
-                return self.request_objects(Box::new(job), deadline, asked_by);
+                let job = self.objects_job(query);
+                return self.request_objects(job, deadline, asked_by);
             }
             ContentsRequest::EvictFirst { prefix } => {
                 return self.start_job(JobKind::Mark, deadline, asked_by, |transaction, _| {
@@ -238,24 +236,48 @@ impl Contents {
                 }
                 None => Err(ContentsError::NotPinned(prefix)),
             },
-            ContentsRequest::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {
-                Ok(kind) => {
-                    let take = |transaction, _| {
-                        Some(StoreCommand::TakeChanges { transaction, blocks_max })
-                    };
-                    return self.start_job(kind, deadline, asked_by, take);
-                }
-                Err(error) => Err(error),
-            },
-            ContentsRequest::SetRules(plan) => match self.check_plan(&plan) {
-                Ok(false) => Ok(ContentsReply::Done),
-                Ok(true) => {
-                    return self.set_rules(plan, self.pins.clone(), 0, deadline, asked_by);
-                }
-                Err(refused) => Err(refused.into()),
-            },
+            ContentsRequest::TakeChanges { blocks_max } => {
+                return self.take_changes(blocks_max, deadline, asked_by);
+            }
+            ContentsRequest::SetRules(plan) => return self.set_plan(plan, deadline, asked_by),
         };
         send_reply(asked_by, result)
+    }
+
+    fn take_changes(
+        &mut self,
+        blocks_max: usize,
+        deadline: Instant,
+        asked_by: Requester,
+    ) -> Option<ManagerInput> {
+        match self.start_changes(blocks_max) {
+            Ok(kind) => self.start_job(kind, deadline, asked_by, |transaction, _| {
+                Some(StoreCommand::TakeChanges { transaction, blocks_max })
+            }),
+            Err(error) => send_reply(asked_by, Err(error)),
+        }
+    }
+
+    fn set_plan(
+        &mut self,
+        plan: Rules,
+        deadline: Instant,
+        asked_by: Requester,
+    ) -> Option<ManagerInput> {
+        match self.check_plan(&plan) {
+            Ok(false) => send_reply(asked_by, Ok(ContentsReply::Done)),
+            Ok(true) => self.set_rules(plan, self.pins.clone(), 0, deadline, asked_by),
+            Err(refused) => send_reply(asked_by, Err(refused.into())),
+        }
+    }
+
+    /// The job of a list of objects. The first list starts the index of disks.
+    fn objects_job(&mut self, query: ObjectQuery) -> Box<ObjectsJob> {
+        if self.has_disks && self.tracking.is_none() {
+            self.track(Some(HoldingsConfig::default()));
+        }
+        let table = ObjectTable::new(self.now, query, table_bytes_max(self.capacity_bytes));
+        Box::new(ObjectsJob::new(table, self.workers.count()))
     }
 
     /// The number of lists of objects in progress.
