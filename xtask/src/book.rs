@@ -9,8 +9,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::target_folder;
 use crate::tidy::links::{links, resolve};
+use crate::tools::run;
+use crate::{target_folder, tools};
 
 const MDBOOK_VERSION: &str = "0.5.4";
 
@@ -19,41 +20,12 @@ const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
 /// Builds the book.
 pub(crate) fn build(root: &Path) -> anyhow::Result<()> {
-    let mdbook = install(root)?;
+    let features = ["--no-default-features", "--features", "search"];
+    let mdbook = tools::install(root, "mdbook", MDBOOK_VERSION, &features)?;
     let book = target_folder(root).join("book");
     let mut build = Command::new(&mdbook);
     run(build.arg("build").arg("--dest-dir").arg(&book).arg(root).current_dir(root))?;
     eprintln!("==> {}", book.join("index.html").display());
-    Ok(())
-}
-
-/// The path of mdBook, which is built once: about two minutes.
-fn install(root: &Path) -> anyhow::Result<PathBuf> {
-    let tools = target_folder(root).join("tools");
-    let program = tools.join("bin/mdbook");
-    let output = Command::new(&program).arg("--version").output();
-    if output.is_ok_and(|output| output.stdout.trim_ascii() == expected_version().as_bytes()) {
-        return Ok(program);
-    }
-    eprintln!("==> installing mdBook {MDBOOK_VERSION}");
-    let package = format!("mdbook@{MDBOOK_VERSION}");
-    let words = ["install", &package, "--locked", "--no-default-features", "--features", "search"];
-    let mut install = Command::new(env!("CARGO"));
-    run(install.args(words).arg("--force").arg("--root").arg(&tools))
-        .context("mdBook comes from crates.io, which needs a network the first time")?;
-    Ok(program)
-}
-
-fn expected_version() -> String {
-    format!("mdbook v{MDBOOK_VERSION}")
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start {program}"))?;
-    if !status.success() {
-        bail!("{program} failed ({status})");
-    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::steps::step;
+use crate::tools::run;
 use crate::{layers, target_folder, tools};
 
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
@@ -117,7 +118,7 @@ fn check_version(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
 /// Licences, sources and bans of all dependencies, and known vulnerabilities if the database is
 /// given.
 fn check_dependencies(root: &Path, options: &ReleaseOptions) -> anyhow::Result<()> {
-    let program = tools::install(root, DENY.0, DENY.1)?;
+    let program = tools::install(root, DENY.0, DENY.1, &[])?;
     let mut deny = Command::new(program);
     deny.current_dir(root).args(["--offline", "check", "--hide-inclusion-graph"]);
     deny.args(["bans", "licenses", "sources"]);
@@ -156,18 +157,9 @@ fn compare_interfaces(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()>
         return Ok(());
     }
     let tag = String::from_utf8(output.stdout)?.trim().to_owned();
-    let program = tools::install(root, SEMVER_CHECKS.0, SEMVER_CHECKS.1)?;
+    let program = tools::install(root, SEMVER_CHECKS.0, SEMVER_CHECKS.1, &[])?;
     let mut check = Command::new(program);
     check.current_dir(root).args(["semver-checks", "--baseline-rev", &tag]);
     check.args(public.iter().flat_map(|package| ["--package", &package.name]));
     run(&mut check)
-}
-
-fn run(command: &mut Command) -> anyhow::Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("cannot start {name}"))?;
-    if !status.success() {
-        bail!("{name} failed ({status})");
-    }
-    Ok(())
 }
