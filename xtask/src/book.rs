@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::Value;
 
 use crate::tidy::links::{links, resolve};
