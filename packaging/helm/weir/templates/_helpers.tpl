@@ -102,9 +102,6 @@ ca = "/etc/weir/controller/ca.crt"
 insecure = {{ $router.controller.insecure }}
 state_file = "/run/weir/configuration"
 {{- end }}
-
-[metrics]
-address = "0.0.0.0:{{ $router.metricsPort }}"
 {{- with $router.extraConfig }}
 
 {{ . | trim }}
