@@ -290,8 +290,7 @@ fn bytes_from(router: &Router, uri: &str) -> u64 {
     let faces = router.weir_json(&["face", "list"]);
     let face = faces.as_array().expect("faces").iter().find(|face| face.to_string().contains(uri));
     let face = face.unwrap_or_else(|| panic!("no face {uri}: {faces}"));
-    let bytes = face["inBytes"].as_u64().or_else(|| face["in_bytes"].as_u64());
-    bytes.unwrap_or_else(|| panic!("no counter: {face}"))
+    face["in_bytes"].as_u64().unwrap_or_else(|| panic!("no counter: {face}"))
 }
 
 fn pods_share_one_transfer(pods: usize, octets: usize, suppression_ms: u32) {

@@ -29,7 +29,7 @@ fn strategy(site: &Site, prefix: &str) -> Option<String> {
 }
 
 fn store_bytes(site: &Site) -> u64 {
-    site.json(&["cs", "info", "--json"])["capacityBytes"].as_u64().unwrap()
+    site.json(&["cs", "info", "--json"])["capacity_bytes"].as_u64().unwrap()
 }
 
 #[test]

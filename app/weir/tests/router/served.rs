@@ -115,7 +115,7 @@ impl Site {
     pub(crate) fn routes(&self) -> Vec<String> {
         let routes = self.json(&["route", "list", "--json"]);
         let is_static = |entry: &&Value| {
-            entry["routes"].as_array().unwrap().iter().any(|route| route["originName"] == "static")
+            entry["routes"].as_array().unwrap().iter().any(|route| route["origin_name"] == "static")
         };
         let entries = routes.as_array().unwrap().iter().filter(is_static);
         let mut prefixes: Vec<String> =
