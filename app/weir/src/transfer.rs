@@ -1,5 +1,6 @@
 //! Options and helpers that `put`, `get` and `ping` share.
 
+pub(crate) mod failure;
 pub(crate) mod objects;
 pub(crate) mod trust;
 
@@ -22,6 +23,9 @@ use crate::exit::Exit;
 use crate::help;
 use crate::signals;
 use crate::table::{errln, printable};
+
+/// How long a download waits for a router that restarts.
+pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]

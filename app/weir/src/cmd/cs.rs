@@ -71,8 +71,11 @@ enum CsCommand {
     /// Fetch an object into the store, and write nothing here
     ///
     /// Verifies each segment like `weir get`, then asks the router how much of the object it holds.
-    /// Of a directory, fetches all entries. If the router does not hold everything, says so and
-    /// returns exit code 1.
+    /// Of a directory, fetches all entries, and checks the first 10,000 objects.
+    ///
+    /// The exit code is 1 if the router does not hold everything. If the object cannot be fetched,
+    /// it is 4 for not found, 5 for no route, 6 for not verified and 8 for no answer. If entries
+    /// fail, it is the code of these failures if all are the same, otherwise 1.
     #[command(
         after_help = "Examples:\n  weir cs fetch /demo/services\n  weir cs fetch /data/run7 --json"
     )]
@@ -138,7 +141,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     match args.command.unwrap_or(CsCommand::Info) {
         CsCommand::Info => {}
         CsCommand::List(args) => return list::run(args, &mut client, is_json),
-        CsCommand::Fetch(fetch) => return fetch::run(*fetch, &mut client, &args.router),
+        CsCommand::Fetch(fetch) => return fetch::run(*fetch, &args.router),
         CsCommand::Pin(args) => return pin::pin(args, &mut client, is_json),
         CsCommand::Unpin(args) => return pin::unpin(args, &mut client, is_json),
         CsCommand::Holdings { name } => {

@@ -14,7 +14,6 @@ mod stream;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
@@ -26,7 +25,7 @@ use weir_transport::{
     CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
     MissingSegments, NameMapping, PathSchedule, Target,
 };
-use weir_wire::{NackReason, Name};
+use weir_wire::Name;
 
 use self::fetch::Fetch;
 use self::report::Report;
@@ -34,9 +33,10 @@ use crate::exit::{Exit, is_out_of_space};
 use crate::help::{OUTPUT, TRANSFER, TRUST};
 use crate::quantity::positive_milliseconds;
 use crate::table::{count, errln, printable};
+use crate::transfer::failure::{exit_of, explain_missing_object};
 use crate::transfer::{
-    Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
-    refuse_ndn_names_over_hicn,
+    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name, parse_positive,
+    parse_threads, refuse_ndn_names_over_hicn,
 };
 
 /// Fetch a file or directory.
@@ -180,9 +180,6 @@ enum Discovery {
     /// No discovery: segment numbers follow the name directly
     None,
 }
-
-/// How long the download waits for a router that restarts.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
@@ -394,53 +391,12 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     }
 }
 
-fn exit_of(error: &DownloadError) -> Exit {
-    match error {
-        DownloadError::Fetch(error) => match error {
-            ConsumerError::NoRoute(_)
-            | ConsumerError::NoRouteFurtherOn(_)
-            | ConsumerError::Nacked { reason: NackReason::NoRoute, .. } => Exit::NoRoute,
-            ConsumerError::Refused(_) => Exit::NotFound,
-            ConsumerError::Unanswered(_)
-            | ConsumerError::Incomplete(_)
-            | ConsumerError::Nacked { .. } => Exit::TryAgain,
-            ConsumerError::Damaged(_)
-            | ConsumerError::Untrusted(_)
-            | ConsumerError::Unverified { .. }
-            | ConsumerError::ForeignMetadata { .. } => Exit::NotVerified,
-            ConsumerError::Superseded { .. }
-            | ConsumerError::Metadata { .. }
-            | ConsumerError::Unnameable(_) => Exit::Failure,
-        },
-        DownloadError::Client(_) => Exit::TryAgain,
-        DownloadError::OtherSigner => Exit::NotVerified,
-        DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
-            if is_out_of_space(source) =>
-        {
-            Exit::DiskFull
-        }
-        DownloadError::Output(_)
-        | DownloadError::Store(_)
-        | DownloadError::Refused(_)
-        | DownloadError::Size { .. }
-        | DownloadError::Stopped => Exit::Failure,
-    }
-}
-
 /// The message for an error with advice, or `None` if its own text is enough.
 fn explain_text(error: &DownloadError, args: &Args) -> Option<String> {
+    if let Some(text) = explain_missing_object(error) {
+        return Some(text);
+    }
     Some(match error {
-        DownloadError::Fetch(ConsumerError::NoRoute(name)) => format!(
-            "the router has no route to {name}. Start the producer on this machine (`weir put`), \
-             or add a route to its machine (`weir route add`)"
-        ),
-        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => format!(
-            "the next router has no route to {name}. Check that the producer runs, and that the \
-             next router has a route to it"
-        ),
-        DownloadError::Fetch(ConsumerError::Refused(name)) => {
-            format!("the producer has no {name}. Check the name and the version")
-        }
         DownloadError::Fetch(ConsumerError::Unanswered(name)) => format!(
             "no answer for {name}. Check that its producer runs. If it was not published by `weir \
              put`, try --discovery prefix"

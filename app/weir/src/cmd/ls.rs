@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use weir_transport::Metadata;
 use weir_wire::Name;
 
-use crate::table::{Align, Table, count, errln, octets, out, outln, printable};
+use crate::table::{Align, Table, octets, out, outln, printable};
 use crate::transfer::objects::{
-    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, explain, join_path, kind_of,
-    survey, version_of,
+    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, join_path, kind_of,
+    report_failed, survey, version_of,
 };
 use crate::transfer::{RouterArgs, Stop, parse_name};
 
@@ -19,6 +19,9 @@ use crate::transfer::{RouterArgs, Stop, parse_name};
 /// prints its latest version. Fetches metadata and listings only: no file contents. Earlier
 /// versions are not listed, because producers answer for the latest one only; `weir stat NAME`
 /// shows a version that you know.
+///
+/// The exit code says why the name cannot be listed: 4 not found, 5 no route, 6 not verified, 8 no
+/// answer. If entries fail, it is the code of these failures if all are the same, otherwise 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir ls /demo\n  weir ls -lR /demo/data --json")]
 pub(crate) struct Args {
@@ -55,16 +58,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     } else {
         out!("{}", list_text(args.long, &found))?;
     }
-    let failed = found.failed.len() as u64;
-    for (name, error) in found.failed {
-        errln!("weir: cannot list {name}: {:#}", explain(error));
-    }
-    match failed {
-        0 => Ok(()),
-        failed => {
-            anyhow::bail!("cannot list {} of {}", count(failed, "entry", "entries"), args.name)
-        }
-    }
+    report_failed("list", &args.name, found.failed)
 }
 
 /// A row of the list.

@@ -4,10 +4,10 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use weir_client::Client;
 use weir_security::trust::{TrustBasis, TrustedSigner};
-use weir_socket::DownloadError;
 use weir_transport::Metadata;
 use weir_wire::{DataView, KeyLocatorView, Name, content_type};
 
+use crate::exit::Exit;
 use crate::table::{count, octets, out, outln};
 use crate::transfer::objects::{
     Part, ReadArgs, Seen, Survey, Walk, connect, date_text, kind_of, survey, version_of,
@@ -19,7 +19,8 @@ use crate::transfer::{RouterArgs, Stop, parse_name};
 ///
 /// Fetches metadata and the first segment only; of a stream that grows, the newest segment. If the
 /// signature cannot be verified, the values are shown all the same, with the reason, and the exit
-/// code is 1.
+/// code is 6. The exit code is 4 if the object is not found, 5 without a route, and 8 without an
+/// answer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir stat /demo/services\n  weir stat /demo/services --json")]
 pub(crate) struct Args {
@@ -40,8 +41,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut client = connect(&args.router, &args.name)?;
     let (found, problem) = match look(&mut client, &args.read, &args.name, &stop) {
         Ok(found) => (found, None),
-        // Data arrived but does not verify: look at it once more.
-        Err(error) if error.downcast_ref::<DownloadError>().is_some() => {
+        // Data arrived but does not verify: look at it once more and accept it. After any other
+        // failure, such a look could show as unverified what was never checked.
+        Err(error) if Exit::of(&error) == Exit::NotVerified => {
             let accepting = args.read.accepting_unverified();
             match look(&mut client, &accepting, &args.name, &stop) {
                 Ok(found) if !stop.is_set() => (found, Some(error)),

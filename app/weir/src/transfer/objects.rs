@@ -16,15 +16,21 @@ use weir_socket::{
 use weir_transport::{ConsumerConfig, ConsumerError, Delivery, LISTING_KEYWORD, Metadata, Target};
 use weir_wire::{DataView, Name, format_timestamp};
 
-use super::{KeyArgs, RouterArgs, Stop, parse_positive, refuse_ndn_names_over_hicn, trust};
-use crate::transfer::Interrupted;
+use super::failure::{exit_of, explain_missing_object};
+use super::{
+    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, refuse_ndn_names_over_hicn, trust,
+};
+use crate::exit::Exit;
+use crate::quantity::positive_milliseconds;
+use crate::table::{count, errln};
 
 /// Memory for the listing of one directory, in bytes.
 const LISTING_BYTES_MAX: u64 = 64 << 20;
 /// Directories that a walk goes down at most.
 pub(crate) const DEPTH_MAX: usize = 64;
-/// Most objects of one command.
-const OBJECTS_MAX: usize = 1_000_000;
+/// Maximum number of directory entries of one command. It also limits the objects that are
+/// visited: the object of the command and its entries.
+const ENTRIES_MAX: usize = 1_000_000;
 /// Segments of one object that may wait for earlier ones.
 const READER_SEGMENTS_MAX: u32 = 4096;
 
@@ -41,8 +47,8 @@ pub(crate) struct ReadArgs {
     /// Accept data whose signature cannot be verified, and unsigned data
     #[arg(long, conflicts_with = "trust_anchor")]
     accept_unverified: bool,
-    /// Lifetime of an Interest, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
+    /// Lifetime of an Interest
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = positive_milliseconds)]
     lifetime: u32,
     /// Retransmissions of an Interest before giving up
     #[arg(long, value_name = "N", default_value_t = 2)]
@@ -53,8 +59,9 @@ pub(crate) struct ReadArgs {
 
 /// Connects to the router, for objects with such names.
 pub(crate) fn connect(router: &RouterArgs, name: &Name) -> anyhow::Result<Client> {
-    let client = router.connect()?;
+    let mut client = router.connect()?;
     refuse_ndn_names_over_hicn(&client, Default::default(), name)?;
+    client.retry_last_path_for(RECONNECT_TIMEOUT);
     Ok(client)
 }
 
@@ -215,6 +222,7 @@ pub(crate) fn survey(
         pending: VecDeque::from([Visit { name: name.clone(), path: Vec::new(), depth: 0 }]),
         active: BTreeMap::new(),
         next_id: 0,
+        entries_left: ENTRIES_MAX,
         seen: Vec::new(),
         failed: Vec::new(),
     };
@@ -232,26 +240,35 @@ pub(crate) fn survey(
     }
 }
 
-/// The message for an error, with advice.
+/// The error of a failed download, with its exit code and advice.
 pub(crate) fn explain(error: DownloadError) -> anyhow::Error {
-    match &error {
-        DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
-            "the router has no route to {name}. Start the producer on this machine (`weir put`), \
-             or add a route to its machine (`weir route add`)"
-        ),
-        DownloadError::Fetch(ConsumerError::NoRouteFurtherOn(name)) => anyhow::anyhow!(
-            "the next router has no route to {name}. Check that the producer runs, and that the \
-             next router has a route to it"
-        ),
-        DownloadError::Fetch(ConsumerError::Refused(name)) => {
-            anyhow::anyhow!("the producer has no {name}. Check the name and the version")
-        }
-        DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
+    let text = match &error {
+        DownloadError::Fetch(ConsumerError::Unanswered(name)) => Some(format!(
             "no answer for {name}. Check the name, and that its producer runs. Only objects with \
              metadata, as `weir put` makes them, can be listed"
-        ),
-        _ => error.into(),
+        )),
+        error => explain_missing_object(error),
+    };
+    exit_of(&error).error(text.unwrap_or_else(|| error.to_string()))
+}
+
+/// Prints the entries that could not be fetched, and returns an error with their common exit code.
+/// `verb` is what the command does, such as "list".
+pub(crate) fn report_failed(
+    verb: &str,
+    name: &Name,
+    failed: Vec<(Name, DownloadError)>,
+) -> anyhow::Result<()> {
+    if failed.is_empty() {
+        return Ok(());
     }
+    let entries = count(failed.len() as u64, "entry", "entries");
+    let mut exits = Vec::new();
+    for (entry, error) in failed {
+        exits.push(exit_of(&error));
+        errln!("weir: cannot {verb} {entry}: {:#}", explain(error));
+    }
+    Err(Exit::common(exits).error(format!("cannot {verb} {entries} of {name}")))
 }
 
 /// An object to look at.
@@ -276,17 +293,21 @@ struct Walker<'a> {
     pending: VecDeque<Visit>,
     active: BTreeMap<DownloadId, Active>,
     next_id: u64,
+    /// How many more entries may be listed.
+    entries_left: usize,
     seen: Vec<Seen>,
     failed: Vec<(Name, DownloadError)>,
 }
 
 impl Walker<'_> {
-    /// Notes an object, and schedules the entries of a directory.
-    fn on_seen(&mut self, active: Active, summary: &Summary) -> Result<(), String> {
+    /// Records an object, and schedules the entries of a directory.
+    fn on_seen(&mut self, active: Active, summary: &Summary) -> Result<(), ListingError> {
         let Active { visit, listing, first, is_stored, .. } = active;
         let metadata = summary.metadata.clone();
-        let entries = listing.map(|listing| entries(&listing.take())).transpose()?;
+        let listing = listing.map(|listing| entries(&listing.take(), self.entries_left));
+        let entries = listing.transpose()?;
         if let Some(entries) = &entries {
+            self.entries_left -= entries.len();
             let directory = directory_of(&metadata, &visit.name);
             let lists_more = visit.depth + 1 < self.walk.list_depth;
             for entry in entries {
@@ -298,9 +319,6 @@ impl Walker<'_> {
                 name.append_generic(entry.strip_suffix(b"/").unwrap_or(entry));
                 self.pending.push_back(Visit { name, path, depth: visit.depth + 1 });
             }
-        }
-        if self.seen.len() + self.pending.len() > OBJECTS_MAX {
-            return Err(format!("there are more than {OBJECTS_MAX} entries; name a part of them"));
         }
         self.seen.push(Seen {
             name: visit.name,
@@ -323,22 +341,31 @@ pub(crate) fn join_path(directory: &[u8], entry: &[u8]) -> Vec<u8> {
     if directory.is_empty() { entry.to_vec() } else { [directory, entry].join(&b'/') }
 }
 
-/// Parses a listing: names, each followed by NUL; the name of a directory ends with a slash.
-fn entries(octets: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let entries = octets.split(|&octet| octet == 0).filter(|entry| !entry.is_empty());
-    entries
-        .map(|entry| {
-            let name = entry.strip_suffix(b"/").unwrap_or(entry);
-            let is_bad = name.is_empty() || name.contains(&b'/') || name == b"." || name == b"..";
-            match is_bad {
-                true => Err(format!(
-                    "the directory lists \"{}\", which is not a valid file name",
-                    name.escape_ascii()
-                )),
-                false => Ok(entry.to_vec()),
-            }
-        })
-        .collect()
+/// Why a listing is not used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum ListingError {
+    #[error("the directory lists \"{}\", which is not a valid file name", .0.escape_ascii())]
+    BadName(Vec<u8>),
+    #[error("there are more than {ENTRIES_MAX} entries; name a part of them")]
+    TooMany,
+}
+
+/// Parses a listing of at most `entries_max` names, each followed by NUL. The name of a directory
+/// ends with a slash. The limit applies while parsing, because the entries of a listing with short
+/// names need twenty times its size.
+fn entries(octets: &[u8], entries_max: usize) -> Result<Vec<Vec<u8>>, ListingError> {
+    let mut entries = Vec::new();
+    for entry in octets.split(|&octet| octet == 0).filter(|entry| !entry.is_empty()) {
+        if entries.len() == entries_max {
+            return Err(ListingError::TooMany);
+        }
+        let name = entry.strip_suffix(b"/").unwrap_or(entry);
+        if name.is_empty() || name.contains(&b'/') || name == b"." || name == b".." {
+            return Err(ListingError::BadName(name.to_vec()));
+        }
+        entries.push(entry.to_vec());
+    }
+    Ok(entries)
 }
 
 impl DownloadHost for Walker<'_> {
@@ -385,13 +412,18 @@ impl DownloadHost for Walker<'_> {
     ) -> Result<(), DownloadError> {
         let active = self.active.remove(&id).expect("it was under way");
         let (name, is_root) = (active.visit.name.clone(), active.visit.depth == 0);
-        let ended = result
-            .and_then(|summary| self.on_seen(active, &summary).map_err(DownloadError::Refused));
+        let mut is_over_limit = false;
+        let ended = result.and_then(|summary| {
+            self.on_seen(active, &summary).map_err(|error| {
+                is_over_limit = error == ListingError::TooMany;
+                DownloadError::Refused(error.to_string())
+            })
+        });
         match ended {
             Ok(()) => Ok(()),
             Err(_) if self.stop.is_set() => Err(DownloadError::Stopped),
             Err(error @ DownloadError::Client(_)) => Err(error),
-            Err(error) if is_root => Err(error),
+            Err(error) if is_root || is_over_limit => Err(error),
             Err(error) => {
                 self.failed.push((name, error));
                 Ok(())
@@ -509,11 +541,12 @@ mod tests {
 
     #[test]
     fn parses_and_checks_directory_entries() {
-        let parse = |octets: &[u8]| entries(octets);
+        let parse = |octets: &[u8]| entries(octets, 2);
         assert_eq!(parse(b"a\0dir/\0").unwrap(), [b"a".to_vec(), b"dir/".to_vec()]);
         assert!(parse(b"").unwrap().is_empty());
         for octets in [&b"../a\0"[..], b"..\0", b"a/b\0", b"/\0", b".\0"] {
-            assert!(parse(octets).is_err(), "{octets:?}");
+            assert!(matches!(parse(octets), Err(ListingError::BadName(_))), "{octets:?}");
         }
+        assert_eq!(parse(b"a\0b\0c\0").unwrap_err(), ListingError::TooMany);
     }
 }

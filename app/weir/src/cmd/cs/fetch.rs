@@ -1,5 +1,7 @@
 //! `weir cs fetch`.
 
+use std::time::{Duration, Instant};
+
 use anyhow::bail;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
@@ -7,12 +9,17 @@ use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::Name;
 
 use crate::management_client::{ManagementArgs, ManagementClient};
-use crate::table::{count, errln, octets, outln, printable};
-use crate::transfer::objects::{DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, explain, survey};
+use crate::table::{count, octets, outln, printable};
+use crate::transfer::objects::{
+    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, report_failed, survey,
+};
 use crate::transfer::{Stop, byte_bar, parse_name};
 
 /// The most objects of a directory whose shares are requested, one by one.
-const SHARES_MAX: usize = 1000;
+const SHARES_MAX: usize = 10_000;
+/// How long the command waits for the router's index, for all objects together.
+const INDEX_TIMEOUT: Duration = Duration::from_secs(2);
+const INDEX_POLL_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -23,11 +30,7 @@ pub(super) struct Args {
     read: ReadArgs,
 }
 
-pub(super) fn run(
-    args: Args,
-    client: &mut ManagementClient,
-    router: &ManagementArgs,
-) -> anyhow::Result<()> {
+pub(super) fn run(args: Args, router: &ManagementArgs) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let is_json = router.json;
     let mut consumer = connect(router.router(), &args.name)?;
@@ -37,19 +40,14 @@ pub(super) fn run(
     let found = survey(&mut consumer, &args.read, &args.name, walk, &stop, &mut progress);
     bar.finish_and_clear();
     let found = found.map_err(|error| error.context(format!("cannot fetch {}", args.name)))?;
-    let shares = shares(client, &found)?;
+    // The router may have restarted during the fetch, so an earlier connection may be lost.
+    let shares = shares(&mut router.connect()?, &found)?;
     if is_json {
         outln!("{}", report_json(&args.name, &found, &shares))?;
     } else {
         outln!("{}", report_text(&args.name, &found, &shares))?;
     }
-    let failed = found.failed.len() as u64;
-    for (name, error) in found.failed {
-        errln!("weir: cannot fetch {name}: {:#}", explain(error));
-    }
-    if failed > 0 {
-        bail!("cannot fetch {} of {}", count(failed, "entry", "entries"), args.name);
-    }
+    report_failed("fetch", &args.name, found.failed)?;
     if shares.held < shares.segments {
         let advice = if shares.is_partial {
             "the router's index is incomplete, so there may be more; check with `weir cs holdings` \
@@ -68,25 +66,29 @@ fn show_progress(bar: &ProgressBar, bytes: u64, name: &Name) {
     bar.set_position(bytes);
 }
 
-/// Segments that were fetched, and how many of them the router holds.
+/// Segments of the checked objects, and how many of them the router holds.
 #[derive(Default)]
 struct Shares {
     segments: u64,
     held: u64,
     is_partial: bool,
+    /// Objects that were fetched and not checked.
+    unchecked: u64,
 }
 
-/// Asks the router how much it holds of what was fetched. The first question starts the router's
-/// index, so it is repeated until the index is complete.
+/// Asks the router how much it holds of what was fetched. The first request starts the router's
+/// index, so it is repeated until the index is complete or [`INDEX_TIMEOUT`] is over.
 fn shares(client: &mut ManagementClient, found: &Survey) -> anyhow::Result<Shares> {
-    let mut shares = Shares::default();
+    let unchecked = found.seen.len().saturating_sub(SHARES_MAX) as u64;
+    let mut shares = Shares { unchecked, ..Shares::default() };
+    let deadline = Instant::now() + INDEX_TIMEOUT;
     for seen in found.seen.iter().take(SHARES_MAX) {
         let mut status = client.holdings(&seen.metadata.versioned)?;
-        for _ in 0..20 {
-            if !status.is_partial || held_segments(&status) >= seen.segments {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+        while status.is_partial
+            && held_segments(&status) < seen.segments
+            && Instant::now() < deadline
+        {
+            std::thread::sleep(INDEX_POLL_PAUSE);
             status = client.holdings(&seen.metadata.versioned)?;
         }
         shares.segments += seen.segments;
@@ -108,8 +110,15 @@ fn bytes_of(found: &Survey) -> u64 {
 }
 
 fn report_text(name: &Name, found: &Survey, shares: &Shares) -> String {
+    let unchecked = match shares.unchecked {
+        0 => String::new(),
+        objects => format!(
+            " of the first {SHARES_MAX} objects; {} not checked",
+            count(objects, "object was", "objects were")
+        ),
+    };
     format!(
-        "fetched {name}: {} in {}; the router holds {} of {}",
+        "fetched {name}: {} in {}; the router holds {} of {}{unchecked}",
         octets(bytes_of(found)),
         count(found.seen.len() as u64, "object", "objects"),
         shares.held,
@@ -126,6 +135,7 @@ fn report_json(name: &Name, found: &Survey, shares: &Shares) -> Value {
         "segments": shares.segments,
         "segments_held": shares.held,
         "partial": shares.is_partial,
+        "objects_unchecked": shares.unchecked,
         "failed": found.failed.iter().map(|(name, _)| name.to_string()).collect::<Vec<_>>(),
     })
 }
