@@ -35,6 +35,15 @@ wait_for() {
     done
     fail "timed out: $*"
 }
+# The status of the store, one key a line.
+store_status() { inside weir status cs --json | tr -d ' ' | tr ',{' '\n\n'; }
+store_size() { store_status | sed -n 's/^"capacity_bytes"://p' | head -n 1; }
+# Whether all that waits is written, and the disks have at least so many entries.
+disk_has() {
+    store_status | sed -n '/^"disk":/,$p' >"$work/disk"
+    [ "$(sed -n 's/^"entries"://p' "$work/disk" | head -n 1)" -ge "$1" ] &&
+        grep -q '^"writes_waiting":0' "$work/disk"
+}
 pid() { inside systemctl show --property MainPID --value weir-router; }
 # Publishes the file in the background, and ends that again.
 start_put() {
@@ -116,7 +125,13 @@ say "installing"
 inside dpkg -i /first.deb >&2
 wait_for inside systemctl is-active weir-router
 [ "$(inside systemctl is-enabled weir-router)" = enabled ] || fail "not enabled"
+inside systemctl is-active weir-router.socket >/dev/null || fail "the socket unit does not run"
+[ "$(inside stat -L -c %a /run/nfd /run/nfd/nfd.sock | xargs)" = "755 666" ] ||
+    fail "users cannot connect to the router"
 inside weir status >/dev/null || fail "root cannot ask the router for its status"
+if inside journalctl --unit weir-router | grep -q 'no listener is configured'; then
+    fail "the socket unit has other addresses than the default configuration"
+fi
 
 say "a file through the router and its cache"
 inside sh -c 'head -c 3000000 /dev/urandom >/srv/file'
@@ -140,16 +155,35 @@ inside systemctl restart weir-router || fail "the disk does not work"
 start_put
 inside weir get /check/file -o /srv/third >&2
 stop_put
-sleep 2
+# 375 segments and their metadata.
+wait_for disk_has 376
 
 say "reload"
 before=$(pid)
 inside systemctl reload weir-router || fail "reload failed"
 wait_for inside weir status
 [ "$(pid)" = "$before" ] || fail "a reload started another process"
+cp "$root/etc/weir/weir.toml" "$work/weir.toml"
+printf '[store]\nsize = "8MiB"\n' >>"$root/etc/weir/weir.toml"
+inside systemctl reload weir-router || fail "a reload with another size of the store failed"
+[ "$(store_size)" = 8388608 ] || fail "the reload changed nothing"
+printf '[store]\nsize = "9MiB"\nno_such_key = 1\n' | cat "$work/weir.toml" - \
+    >"$root/etc/weir/weir.toml"
+if inside systemctl reload weir-router 2>/dev/null; then fail "a bad file was loaded"; fi
+[ "$(pid)" = "$before" ] || fail "a bad file ended the process"
+[ "$(store_size)" = 8388608 ] || fail "a bad file changed the store"
+cp "$work/weir.toml" "$root/etc/weir/weir.toml"
+
+say "a client waits for the router"
+inside systemctl stop weir-router 2>/dev/null
+[ -S "/proc/$init/root/run/nfd/nfd.sock" ] || fail "the socket ends with the router"
+inside weir status general >/dev/null || fail "a client fails while the router is stopped"
+wait_for inside systemctl is-active weir-router
+before=$(pid)
 
 say "kill -9"
 inside sh -c "kill -9 $before"
+inside weir status general >/dev/null || fail "a client fails while the router restarts"
 restarted() {
     [ "$(pid)" != 0 ] && [ "$(pid)" != "$before" ] && inside systemctl is-active weir-router
 }
@@ -163,6 +197,13 @@ inside dpkg -i --force-confold /second.deb >&2
 wait_for restarted
 grep -q io-uring "$root/etc/weir/weir.toml" || fail "the upgrade replaced the configuration"
 inside weir get /check/file -o /srv/fifth >&2 || fail "the upgrade lost the file"
+
+say "the controller"
+[ "$(inside systemctl is-enabled weir-controller)" = disabled ] || fail "the controller is enabled"
+inside systemctl start weir-controller || fail "the controller does not start"
+inside weir controller --database /var/lib/weir-controller/controller.db token list >&2 ||
+    fail "root cannot list the tokens"
+inside systemctl stop weir-controller
 
 say "purge"
 inside dpkg --purge weir >&2

@@ -15,6 +15,7 @@ fail() {
     exit 1
 }
 for file in /usr/bin/weir /etc/weir/weir.toml /usr/lib/systemd/system/weir-router.service \
+    /usr/lib/systemd/system/weir-router.socket \
     /usr/share/doc/weir/THIRD-PARTY /usr/share/doc/weir/sbom.cdx.json; do
     rpm -qlp "$package" | grep -qx "$file" || fail "no $file"
 done
