@@ -10,6 +10,7 @@ mod link_kinds;
 mod log;
 mod management;
 mod multicast;
+mod pin;
 mod router;
 mod static_face;
 mod text;
@@ -34,6 +35,7 @@ use self::faces::{FacesSection, MarkingText};
 pub(crate) use self::faces::{parse_listen_address, parse_websocket_address};
 pub(crate) use self::log::{LogFilter, LogFormat, LogSection};
 use self::management::ManagementSection;
+pub(crate) use self::pin::PinSection;
 use self::router::RouterSection;
 pub(crate) use self::router::Threads;
 use self::static_face::{FaceSection, RouteSection};
@@ -89,6 +91,7 @@ pub(crate) struct FileConfig {
 pub(crate) struct MetricsSection {
     #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
+    pub(crate) contents: bool,
 }
 
 fn metrics_address<'de, D: Deserializer<'de>>(
@@ -96,14 +99,6 @@ fn metrics_address<'de, D: Deserializer<'de>>(
 ) -> Result<Option<SocketAddr>, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_metrics_address(&text).map(Some).map_err(D::Error::custom)
-}
-
-/// A prefix whose Data the store keeps in memory from the start.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table", deny_unknown_fields)]
-pub(crate) struct PinSection {
-    pub(crate) prefix: Prefix,
-    pub(crate) size: Size,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -160,6 +155,8 @@ impl FileConfig {
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
         let threads = self.threads();
         self.check_memory().map_err(anyhow::Error::msg)?;
+        // Not in `parse`: the command line may set the size of the store.
+        pin::check(&self.pin, self.store.size)?;
         let config = RuntimeConfig {
             threads,
             store: self.store.config(),
@@ -192,6 +189,7 @@ impl FileConfig {
                 .collect(),
             management: self.management.to_runtime()?,
             metrics: self.metrics.address,
+            metrics_contents: self.metrics.contents,
             rebalance_interval: Duration::from_secs(1),
             handle_signals: true,
         };

@@ -489,3 +489,19 @@ fn reads_routes_from_a_file() {
     let endless = format!("{:#}", parse(text).unwrap().static_faces().unwrap_err());
     assert!(endless.contains("/dev/zero"), "{endless}");
 }
+
+#[test]
+fn pins_must_fit_into_the_store() {
+    let pin =
+        |prefix: &str, size: &str| format!("[[pin]]\nprefix = \"{prefix}\"\nsize = \"{size}\"\n");
+    let check = |pins: String| {
+        let config = parse(&format!("[store]\nsize = \"16MiB\"\n{pins}")).unwrap();
+        config.to_runtime().map(drop).map_err(|error| error.to_string())
+    };
+    check(pin("/a", "10MiB") + &pin("/b", "5MiB")).unwrap();
+    let error = check(pin("/a", "10MiB") + &pin("/b", "6MiB")).unwrap_err();
+    assert!(error.contains("add up to 16MiB") && error.contains("at most 15MiB"), "{error}");
+    assert!(error.contains("`size` = \"16MiB\""), "{error}");
+    let error = check(pin("/a", "1MiB") + &pin("/a", "2MiB")).unwrap_err();
+    assert!(error.contains("several [[pin]] have the prefix /a"), "{error}");
+}
