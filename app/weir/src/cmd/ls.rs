@@ -8,8 +8,8 @@ use weir_wire::Name;
 
 use crate::table::{Align, Table, octets, out, outln, printable};
 use crate::transfer::objects::{
-    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, join_path, kind_of,
-    report_failed, survey, version_of,
+    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, join_path, kind_of, report_failed,
+    survey, version_of,
 };
 use crate::transfer::{RouterArgs, Stop, parse_name};
 

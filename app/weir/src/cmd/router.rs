@@ -44,11 +44,13 @@ pub(crate) struct Args {
     /// Print a configuration file with every key, its meaning and its default, and exit
     #[arg(long)]
     print_default_config: bool,
-    /// Check the configuration with everything that it names, and exit: 0 if a router could start
+    /// Check the configuration with everything that it names, and exit: 0 if a router could start,
+    /// otherwise 1
     #[arg(long)]
     check: bool,
-    /// Make the running router read its configuration again. Exit 0 if it did, or 1 with the reason
-    /// why it kept the old one. The router is that of --unix or --config, or the default one
+    /// Make the running router read its configuration again. Exit 0 if it did, 1 with the reason if
+    /// it kept the old one, or 8 if no router answers. The router is that of --unix, or of [faces]
+    /// `unix` in --config, or the default one
     #[arg(long, conflicts_with = "check")]
     reload: bool,
     /// Unix socket for applications: a path, "auto" or "none". "auto" uses /run/nfd/nfd.sock if it

@@ -1,6 +1,7 @@
 //! Reloads of a running router, `weir router --reload` and `weir router --check`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use weir_agent::Agent;
@@ -93,22 +94,9 @@ pub(super) fn check(args: &Args) -> anyhow::Result<()> {
     print(&format!("{}: OK", file.origin()))
 }
 
-/// `weir router --reload`: asks the running router, and reports what it answers.
+/// `weir router --reload`: asks the running router, and reports its answer.
 pub(super) fn request(args: &Args) -> anyhow::Result<()> {
-    let unix = match (&args.unix, &args.config) {
-        (Some(unix), _) => unix.clone(),
-        (None, Some(path)) => ConfigFile::read(Some(path))?.config.faces.unix,
-        (None, None) => UnixChoice::Auto,
-    };
-    let uri = match unix {
-        UnixChoice::Path(path) => FaceUri::Unix(std::path::absolute(path)?),
-        UnixChoice::Auto => client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri,
-        UnixChoice::None => bail!(
-            "a router without a Unix socket takes no commands; send SIGHUP to its process, and see \
-             its log for the outcome"
-        ),
-    };
-    let mut client = ManagementClient::connect_to(&uri)?;
+    let mut client = connect(&sockets(args)?)?;
     let answer = client.send_command(Command::RouterReload, &ControlParameters::default())?;
     match answer.code {
         200 => print(&format!("reloaded: {}", answer.text)),
@@ -118,4 +106,44 @@ pub(super) fn request(args: &Args) -> anyhow::Result<()> {
         ),
         _ => Err(crate::management_client::explain_response(&answer)),
     }
+}
+
+/// Where the running router may listen, the likeliest first. The configuration is the new one: it
+/// may be invalid or name another socket, and the router itself must report that. So the usual
+/// sockets are always tried, unless `--unix` names one.
+fn sockets(args: &Args) -> anyhow::Result<Vec<FaceUri>> {
+    let absolute = |path: &Path| anyhow::Ok(FaceUri::Unix(std::path::absolute(path)?));
+    match &args.unix {
+        Some(UnixChoice::Path(path)) => return Ok(vec![absolute(path)?]),
+        Some(UnixChoice::None) => bail!(
+            "a router without a Unix socket takes no commands; send SIGHUP to its process, and see \
+             its log for the outcome"
+        ),
+        Some(UnixChoice::Auto) | None => {}
+    }
+    let usual = client_transport().map_err(|error| anyhow::anyhow!("{error}"))?.uri;
+    if args.unix.is_some() {
+        return Ok(vec![usual]);
+    }
+    if let Some(path) = &args.config {
+        ensure!(path.exists(), "{} does not exist; check the path", path.display());
+    }
+    let file = ConfigFile::read(args.config.as_deref()).ok();
+    let Some(UnixChoice::Path(path)) = file.map(|file| file.config.faces.unix) else {
+        return Ok(vec![usual]);
+    };
+    let of_file = absolute(&path)?;
+    Ok(if args.config.is_some() { vec![of_file, usual] } else { vec![usual, of_file] })
+}
+
+/// Connects to the first router that runs. The error is about the first socket.
+fn connect(uris: &[FaceUri]) -> anyhow::Result<ManagementClient> {
+    let mut first_error = None;
+    for uri in uris {
+        match ManagementClient::connect_to(uri) {
+            Ok(client) => return Ok(client),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    Err(first_error.unwrap_or_else(|| anyhow::anyhow!("no socket of a router is known")))
 }
