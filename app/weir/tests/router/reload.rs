@@ -1,7 +1,6 @@
 //! Reloads of a running router, and `--check`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::signal::Signal;
 
@@ -71,17 +70,15 @@ fn reload_applies_the_new_configuration() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    wait_until("the new face exists", || site.faces().iter().any(|uri| uri.ends_with("7003")));
-    wait_until("the new route exists", || site.routes().contains(&"/three".to_owned()));
     let kept = [7001, 7003, 7009].map(|port| format!("udp4://127.0.0.1:{port}"));
-    assert_eq!(site.faces(), kept);
-    assert_eq!(site.routes(), ["/mine", "/new", "/one", "/three"]);
+    wait_until("the faces change", || site.faces() == kept);
+    wait_until("the routes change", || site.routes() == ["/mine", "/new", "/one", "/three"]);
     let faces = site.json(&["route", "show", "/mine", "--json"]);
     assert_eq!(faces[0]["routes"].as_array().unwrap().len(), 2, "{faces}");
     assert_eq!(strategy(&site, "/one"), None);
     assert!(strategy(&site, "/three").unwrap().contains("asf"));
     assert!(strategy(&site, "/mine").unwrap().contains("asf"));
-    assert_eq!(store_bytes(&site), 4 << 20);
+    wait_until("the store shrinks", || store_bytes(&site) == 4 << 20);
     // The same again changes nothing, and still names what waits for a restart.
     let text = site.reload().unwrap();
     assert!(text.contains("nothing has changed; takes effect after a restart"), "{text}");
@@ -112,6 +109,7 @@ fn refused_reload_changes_nothing() {
         (format!("{other}[controller]\nurl = 'http://c'\nname = 'a/b'\n"), "a/b"),
         (format!("{other}[metrics]\naddress = '192.0.2.77:9636'\n"), "192.0.2.77"),
         (format!("{other}[[disk]]\npath = '/nowhere/disk'\nsize = '1GiB'\n"), "/nowhere/disk"),
+        (format!("{other}[[pin]]\nprefix = '/p'\nsize = '4MiB'\n"), "fifteen sixteenths"),
     ] {
         site.write(&text);
         let error = site.reload().expect_err(&text);
@@ -139,13 +137,40 @@ fn storm_of_reloads_is_collapsed() {
         router.signal(Signal::SIGHUP);
     }
     wait_until("the route changes", || site.routes() == ["/old", "/one", "/other"]);
-    // At most one more is pending.
-    std::thread::sleep(Duration::from_millis(200));
-    let reloads = site.log().matches("reloaded the configuration").count();
-    assert!((1..300).contains(&reloads), "{reloads} reloads for 3000 signals");
+    // At most one more is pending, which this one follows or joins.
     assert!(site.reload().unwrap().contains("nothing has changed"));
+    let reloads = site.log().matches("reloaded the configuration").count();
+    assert!((1..1500).contains(&reloads), "{reloads} reloads for 3000 signals");
     router.stop();
 }
+
+/// The router is found although the new file is invalid or names another socket.
+#[test]
+fn reload_reaches_router_despite_new_file() {
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    let [file, socket] = ["weir.toml", "router.sock"].map(|name| site.path(name));
+    let [file, socket] = [&file, &socket].map(|path| path.to_str().unwrap());
+    let elsewhere = format!("[faces]\nunix = {:?}\n", site.path("elsewhere.sock"));
+    for (text, part) in [("[oops]\n", "oops"), (&elsewhere, "reloaded")] {
+        site.write(text);
+        for words in [&["--unix", socket][..], &["--config", file], &[]] {
+            let output = site.weir(&[&["router", "--reload"], words].concat()).output().unwrap();
+            let shown = String::from_utf8(output.stdout.clone()).unwrap() + &error_of(&output);
+            assert_eq!(output.status.success(), part == "reloaded", "{words:?}: {shown}");
+            assert!(shown.contains(part), "{words:?}: {shown}");
+        }
+    }
+    router.stop();
+    let output = site.weir(&["router", "--reload", "--unix", socket]).output().unwrap();
+    assert_eq!(output.status.code(), Some(8), "{}", error_of(&output));
+}
+
+/// Losses that a download may have for other reasons, such as a busy machine. A dropped queue or
+/// face would lose a whole window.
+const STRAY_LOSSES_MAX: u64 = 20;
+/// Reloads during the downloads, at least.
+const RELOADS_MIN: u64 = 5;
 
 /// Reloads while a file passes through the router: faces, routes, strategies and the store change.
 #[test]
@@ -156,31 +181,35 @@ fn download_loses_nothing_at_reloads() {
     random_file(&site.path("file"), 48 << 20);
     let _put = serve(&site, "file", "/file");
     let get = || {
-        let output = site.weir(&["get", "/file", "--allow-unsigned", "--json", "--force", "-o"]);
+        // A complete copy would not be fetched again.
+        let _ = std::fs::remove_file(site.path("copy"));
+        let output = site.weir(&["get", "/file", "--allow-unsigned", "--json", "-o"]);
         let output = { output }.arg(site.path("copy")).output().unwrap();
         assert!(output.status.success(), "{}", error_of(&output));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let number = |key: &str| report[key].as_u64().unwrap();
-        (number("losses") + number("timeouts") + number("nacks"), report["seconds"].clone())
+        assert_eq!((number("bytes"), number("resumed_segments")), (48 << 20, 0));
+        number("losses") + number("timeouts") + number("nacks")
     };
     let before = get();
-    let is_done = AtomicBool::new(false);
-    let (during, reloads) = std::thread::scope(|scope| {
+    let (is_done, reloads) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (mut downloads, mut during) = (0, 0);
+    std::thread::scope(|scope| {
         let storm = scope.spawn(|| {
-            let mut reloads = 0;
             while !is_done.load(Ordering::Relaxed) {
-                site.write(if reloads % 2 == 0 { &other } else { BEFORE });
+                let is_even = reloads.load(Ordering::Relaxed) % 2 == 0;
+                site.write(if is_even { &other } else { BEFORE });
                 site.reload().unwrap();
-                reloads += 1;
+                reloads.fetch_add(1, Ordering::Relaxed);
             }
-            reloads
         });
-        let during = get();
+        while reloads.load(Ordering::Relaxed) < RELOADS_MIN && !storm.is_finished() {
+            (during, downloads) = (during + get(), downloads + 1);
+        }
         is_done.store(true, Ordering::Relaxed);
-        (during, storm.join().unwrap())
     });
-    println!("48 MiB without reloads: {before:?}; with {reloads} reloads: {during:?}");
-    assert!(reloads > 1 && during.0 <= before.0, "{before:?}, {during:?}, {reloads} reloads");
+    println!("{before} losses without reloads; {during} in {downloads} downloads with {reloads:?}");
+    assert!(during <= downloads * (before + STRAY_LOSSES_MAX), "{before}, {during}, {downloads}");
     router.stop();
 }
 

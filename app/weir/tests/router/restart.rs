@@ -52,8 +52,11 @@ fn clients_survive_a_restart() {
             let (mut longest, mut count, mut refused) = (Duration::ZERO, 0, 0);
             let mut succeeded_at = Instant::now();
             while !is_done.load(Ordering::Relaxed) {
-                let small = site.weir(&["get", "/small", "--allow-unsigned"]).output().unwrap();
+                // To standard output, so that each command fetches the content.
+                let words = ["get", "/small", "--allow-unsigned", "-o", "-"];
+                let small = site.weir(&words).output().unwrap();
                 if small.status.success() {
+                    assert_eq!(small.stdout, b"small");
                     longest = longest.max(succeeded_at.elapsed());
                     (succeeded_at, count) = (Instant::now(), count + 1);
                 } else {

@@ -43,7 +43,8 @@ impl Site {
     /// A command whose router is that of this site.
     pub(crate) fn weir(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(words);
+        // A relative path of a command must not end up in the source tree.
+        command.args(words).current_dir(self.0.path());
         command.env("XDG_CONFIG_HOME", self.0.path()).env_remove("RUST_LOG");
         let socket = format!("unix://{}", self.path("router.sock").display());
         command.env("NDN_CLIENT_TRANSPORT", socket).env("WEIR_HOME", self.path("keys"));
