@@ -132,6 +132,34 @@ const CASES: &[Case] = &[
         "Check the name and the version",
     )
     .exits(4),
+    // ls, stat and cs fetch
+    case("ls: no route", Running, "ls /missing/file", "`weir put`").exits(5),
+    case(
+        "ls: no answer",
+        SilentRouter,
+        "ls /a --lifetime 100ms --retries 1",
+        "that its producer runs",
+    )
+    .exits(8),
+    case("ls: not signed", Running, "ls /unsigned", "--allow-unsigned").exits(6),
+    case("ls: unknown version", Running, "ls /signed/v=1", "Check the name and the version")
+        .exits(4),
+    case("stat: no route", Running, "stat /missing/file", "`weir put`").exits(5),
+    case("stat: not signed", Running, "stat /unsigned", "--allow-unsigned").exits(6),
+    case("stat: other signer", Running, "stat /signed --trust-anchor other", "--router").exits(6),
+    case("stat: unknown version", Running, "stat /signed/v=1", "Check the name and the version")
+        .exits(4),
+    case("stat: no router", NoRouter, "stat /a", "start one with `weir router`").exits(8),
+    case("cs fetch: no route", Running, "cs fetch /missing/file", "`weir put`").exits(5),
+    case("cs fetch: not signed", Running, "cs fetch /unsigned", "--allow-unsigned").exits(6),
+    case(
+        "cs fetch: unknown version",
+        Running,
+        "cs fetch /signed/v=1",
+        "Check the name and the version",
+    )
+    .exits(4),
+    case("cs list: no router", NoRouter, "cs list", "start one with `weir router`").exits(8),
     case("ping: no answer", Running, "ping /missing -c 1 -t 100ms", "weir ping --serve").exits(5),
     // Commands to a router
     case(
@@ -180,6 +208,16 @@ const CASES: &[Case] = &[
     case("port above 65535 in a file", NoRouter, "router --config port.toml", "65535"),
     case("prefix without a slash", NoRouter, "router --config slash.toml", "starts with a slash"),
     case("route to an undeclared face", NoRouter, "router --config route.toml", "add one"),
+    case("check: unknown key in a file", NoRouter, "router --check --config key.toml", "expected"),
+    case("check: pins too large", NoRouter, "router --check --config pins.toml", "raise the size"),
+    case(
+        "reload: no router",
+        NoRouter,
+        "router --reload --unix SITE/none.sock",
+        "start one with `weir router`",
+    )
+    .exits(8),
+    case("reload: missing file", NoRouter, "router --reload --config nowhere", "check the path"),
     case("remote commands without anchors", NoRouter, "router --config remote.toml", "add a"),
     case(
         "socket path not writable",
@@ -201,6 +239,7 @@ const FILES: &[(&str, &str)] = &[
     ("port.toml", "[[face]]\nuri = \"udp://192.0.2.1:99999\"\n"),
     ("slash.toml", "[[strategy]]\nprefix = \"a\"\nstrategy = \"best-route\"\n"),
     ("route.toml", "[[route]]\nprefix = \"/a\"\nface = \"udp://192.0.2.1\"\n"),
+    ("pins.toml", "[store]\nsize = \"1MiB\"\n[[pin]]\nprefix = \"/a\"\nsize = \"1MiB\"\n"),
     ("remote.toml", "[management]\nlocalhop = true\n"),
 ];
 
