@@ -429,7 +429,9 @@ fn prestaged_object_is_listed_with_its_hits() {
     let metrics_port = host.free_port();
     let address = format!("127.0.0.1:{metrics_port}");
     let far = Router::start_at(&host, "far");
-    let near = Router::start_at_with(&host, "near", &["--metrics", &address]);
+    host.write("near.toml", b"[metrics]\ncontents = true\n");
+    let arguments = ["--config", "near.toml", "--metrics", &address];
+    let near = Router::start_at_with(&host, "near", &arguments);
     near.add_route("/far", &far.tcp());
     let _ = random_file(&host.path("file"), BYTES, 5);
     let (producer, ready) = far.put(&["file", "/far/file"]);

@@ -76,6 +76,8 @@ pub struct RuntimeConfig {
     /// Address of `/metrics`; `None` disables it. The metrics include the addresses of all peers,
     /// so use loopback or a trusted network.
     pub metrics: Option<SocketAddr>,
+    /// Whether `/contents` of this address lists the names in the store.
+    pub metrics_contents: bool,
     /// Whether the process belongs to the router. It then handles signals: SIGTERM, SIGINT and
     /// SIGQUIT stop it, SIGHUP requests a reload, and SIGUSR1 and SIGUSR2 are ignored. And it
     /// listens on the sockets that the service manager has passed to the process (LISTEN_FDS).

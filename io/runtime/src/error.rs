@@ -40,6 +40,12 @@ pub enum StartError {
     /// The address of `/metrics` is in use, or does not belong to this host.
     #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
     Metrics { address: SocketAddr, reason: String },
+    /// The same, and the metrics are off: the address until now cannot be used again.
+    #[error(
+        "cannot serve metrics on {address}: {reason}; {old} cannot be used again ({lost}), so the \
+         router serves no metrics now"
+    )]
+    MetricsLost { address: SocketAddr, reason: String, old: SocketAddr, lost: String },
     /// The system refuses a thread, an event queue or a signal handler.
     #[error("cannot set up {what}: {source}")]
     System {
@@ -47,6 +53,12 @@ pub enum StartError {
         what: &'static str,
         source: io::Error,
     },
+}
+
+impl StartError {
+    pub(crate) fn metrics(address: SocketAddr, error: &io::Error) -> Self {
+        Self::Metrics { address, reason: error.to_string() }
+    }
 }
 
 fn unix_remedy(error: &BindError) -> &'static str {

@@ -17,7 +17,7 @@ use crate::contents::Contents;
 use crate::error::{StartError, StopError};
 use crate::mailbox::ControlSender;
 use crate::message::{ControllerSource, ToControl};
-use crate::metrics::{ExtraMetric, ExtraMetrics, MetricsServer};
+use crate::metrics::{ExtraMetric, MetricsPages, MetricsServer};
 use crate::reload::ReloadReport;
 use crate::snapshot::Snapshot;
 
@@ -27,7 +27,7 @@ pub struct Handle {
     control: ControlSender,
     thread: Option<JoinHandle<Result<(), StopError>>>,
     metrics: Option<MetricsServer>,
-    extra: ExtraMetrics,
+    pages: MetricsPages,
     /// Requests for reloads.
     requests: Receiver<()>,
     listening: Vec<String>,
@@ -39,7 +39,7 @@ pub struct Handle {
 pub(crate) struct HandleParts {
     pub(crate) control: ControlSender,
     pub(crate) metrics: Option<MetricsServer>,
-    pub(crate) extra: ExtraMetrics,
+    pub(crate) pages: MetricsPages,
     pub(crate) requests: Receiver<()>,
     pub(crate) listening: Vec<String>,
     pub(crate) contents: Contents,
@@ -64,10 +64,10 @@ impl LocalPort {
 
 impl Handle {
     pub(crate) fn new(thread: JoinHandle<Result<(), StopError>>, parts: HandleParts) -> Self {
-        let HandleParts { control, metrics, extra, requests, listening, contents, disk_paths } =
+        let HandleParts { control, metrics, pages, requests, listening, contents, disk_paths } =
             parts;
         let thread = Some(thread);
-        Self { control, thread, metrics, extra, requests, listening, contents, disk_paths }
+        Self { control, thread, metrics, pages, requests, listening, contents, disk_paths }
     }
 
     /// Addresses where peers reach this router, as FaceUris with the actual ports.
@@ -81,7 +81,7 @@ impl Handle {
 
     /// Adds metrics of another component of the process to `/metrics`.
     pub fn add_metrics(&self, source: impl Fn() -> Vec<ExtraMetric> + Send + Sync + 'static) {
-        self.extra.add(Box::new(source));
+        self.pages.extra.add(Box::new(source));
     }
 
     /// Describes the controller of this router to management clients from now on.
@@ -116,7 +116,8 @@ impl Handle {
     /// and the address of the metrics. The rest is ignored.
     ///
     /// # Errors
-    /// [`StartError`]. Then nothing has changed.
+    /// [`StartError`]. Then nothing has changed, except that the metrics are off if the error says
+    /// so.
     pub fn reload(&mut self, config: RuntimeConfig) -> Result<ReloadReport, StartError> {
         check(&config)?;
         if let Some(gone) = self.disk_paths.iter().find(|path| !path.exists()) {
@@ -150,25 +151,43 @@ impl Handle {
         match address {
             Some(address) if is_same(address) => Ok(None),
             Some(address) => {
-                let start = |address| {
-                    MetricsServer::start(address, self.control.clone(), self.extra.clone())
-                };
-                let shares_port = old.is_some_and(|old| old.port() == address.port());
-                // One address may include the other, such as 0.0.0.0 and 127.0.0.1.
-                let before = if shares_port { self.metrics.take() } else { None };
-                drop(before);
-                match start(address) {
-                    Ok(server) => self.metrics = Some(server),
-                    Err(error) => {
-                        if let (true, Some(old)) = (shares_port, old) {
-                            self.metrics = start(old).ok();
-                        }
-                        return Err(error);
-                    }
-                }
+                self.metrics = Some(self.start_metrics(address, old)?);
                 Ok(Some(format!("metrics at http://{address}/metrics")))
             }
             None => Ok(self.metrics.take().map(|_| "no metrics".into())),
+        }
+    }
+
+    /// Starts another metrics server, before the present one is closed if possible.
+    fn start_metrics(
+        &mut self,
+        address: SocketAddr,
+        old: Option<SocketAddr>,
+    ) -> Result<MetricsServer, StartError> {
+        let start = |address| MetricsServer::start(address, self.pages.clone());
+        let error = match start(address) {
+            Ok(server) => return Ok(server),
+            Err(error) => error,
+        };
+        // One address may include the other, such as 0.0.0.0 and 127.0.0.1.
+        let is_in_use = error.kind() == io::ErrorKind::AddrInUse;
+        let overlapping = old.filter(|old| is_in_use && old.port() == address.port());
+        let Some(old) = overlapping else { return Err(StartError::metrics(address, &error)) };
+        drop(self.metrics.take());
+        let error = match start(address) {
+            Ok(server) => return Ok(server),
+            Err(error) => error,
+        };
+        match start(old) {
+            Ok(server) => {
+                self.metrics = Some(server);
+                Err(StartError::metrics(address, &error))
+            }
+            Err(lost) => {
+                tracing::error!(address = %old, error = %lost, "the router serves no metrics now");
+                let (reason, lost) = (error.to_string(), lost.to_string());
+                Err(StartError::MetricsLost { address, reason, old, lost })
+            }
         }
     }
 

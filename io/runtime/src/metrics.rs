@@ -9,6 +9,7 @@ mod health;
 mod http;
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use prometheus_client::metrics::MetricType;
 use weir_base::{Counter, CounterKind, Counters, Exposition};
 use weir_forward::{DropReason, LatencyHistogram};
 
-use crate::error::StartError;
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
 pub use extra::ExtraMetric;
@@ -28,21 +28,24 @@ use http::{Answer, HttpServer, Request};
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// What the pages show.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricsPages {
+    pub(crate) control: ControlSender,
+    pub(crate) extra: ExtraMetrics,
+    /// Whether `/contents` is served.
+    pub(crate) has_contents: bool,
+}
+
 /// The HTTP server and its threads.
 pub(crate) struct MetricsServer {
     server: HttpServer,
 }
 
 impl MetricsServer {
-    pub(crate) fn start(
-        address: SocketAddr,
-        control: ControlSender,
-        extra: ExtraMetrics,
-    ) -> Result<Self, StartError> {
-        let handler = move |request: &Request<'_>| answer(request, &control, &extra);
-        let server = HttpServer::start(address, Box::new(handler))
-            .map_err(|error| StartError::Metrics { address, reason: error.to_string() })?;
-        Ok(Self { server })
+    pub(crate) fn start(address: SocketAddr, pages: MetricsPages) -> io::Result<Self> {
+        let handler = move |request: &Request<'_>| pages.answer(request);
+        Ok(Self { server: HttpServer::start(address, Box::new(handler))? })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -56,27 +59,34 @@ impl fmt::Debug for MetricsServer {
     }
 }
 
-fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) -> Answer {
-    let plain = |status, text: &str| {
-        let content_type = "text/plain; charset=utf-8";
-        Answer { status, content_type, body: text.to_owned() }
-    };
-    match (request.method, request.path) {
-        ("GET", "/metrics") => match control.snapshot(SNAPSHOT_TIMEOUT) {
-            Some(snapshot) => {
-                let form = Exposition::wanted(request.accept);
-                let (content_type, body) = (form.content_type(), form.of(encode(snapshot, outer)));
-                Answer { status: "200 OK", content_type, body }
+impl MetricsPages {
+    fn answer(&self, request: &Request<'_>) -> Answer {
+        let plain = |status, text: &str| {
+            let content_type = "text/plain; charset=utf-8";
+            Answer { status, content_type, body: text.to_owned() }
+        };
+        match (request.method, request.path) {
+            ("GET", "/metrics") => match self.control.snapshot(SNAPSHOT_TIMEOUT) {
+                Some(snapshot) => {
+                    let form = Exposition::wanted(request.accept);
+                    let body = form.of(encode(snapshot, &self.extra));
+                    Answer { status: "200 OK", content_type: form.content_type(), body }
+                }
+                None => {
+                    plain("503 Service Unavailable", "the router is stopping or does not respond\n")
+                }
+            },
+            ("GET", "/contents") if self.has_contents => {
+                contents::answer(request.query, &self.control)
             }
-            None => {
-                plain("503 Service Unavailable", "the router is stopping or does not respond\n")
+            ("GET", "/contents") => plain("404 Not Found", contents::OFF),
+            ("GET", "/health") => health::health(&self.control),
+            ("GET", "/ready") => health::ready(&self.control),
+            ("GET", _) => {
+                plain("404 Not Found", "there are /metrics, /contents, /health and /ready\n")
             }
-        },
-        ("GET", "/contents") => contents::answer(request.query, control),
-        ("GET", "/health") => health::health(control),
-        ("GET", "/ready") => health::ready(control),
-        ("GET", _) => plain("404 Not Found", "there are /metrics, /contents, /health and /ready\n"),
-        _ => plain("405 Method Not Allowed", "only GET is served here\n"),
+            _ => plain("405 Method Not Allowed", "only GET is served here\n"),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::TestRouter;
-use weir_runtime::{RemovedKind, StaticFace};
+use weir_runtime::{RemovedKind, RuntimeConfig, StartError, StaticFace};
 
 /// The head and the body of the answer to a GET.
 fn request(address: SocketAddr, path: &str) -> (String, String) {
@@ -123,6 +123,55 @@ fn wait_for(address: SocketAddr, path: &str, text: &str) {
         assert!(Instant::now() < deadline, "{path} has no {text}: {answer}");
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+#[test]
+fn contents_are_off_by_default() {
+    for is_on in [false, true] {
+        let router = TestRouter::start_with(|config| {
+            config.metrics = Some("127.0.0.1:0".parse().unwrap());
+            config.metrics_contents = is_on;
+        });
+        let address = router.handle().metrics_address().unwrap();
+        let (head, body) = request(address, "/contents");
+        if is_on {
+            assert!(head.contains(" 200 ") && body.contains("\"objects\":[]"), "{head}\n{body}");
+        } else {
+            assert!(head.contains(" 404 ") && body.contains("contents = true"), "{head}\n{body}");
+        }
+        router.stop();
+    }
+}
+
+#[test]
+fn metrics_move_to_an_overlapping_address_or_stay() {
+    let mut router = TestRouter::start_with(|config| {
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let old = router.handle().metrics_address().unwrap();
+    let config = |address| RuntimeConfig {
+        metrics: Some(address),
+        ..weir_io_fixture::router::config(router.path.clone())
+    };
+    let blocker = TcpListener::bind("127.0.0.2:0").unwrap();
+    let taken = blocker.local_addr().unwrap();
+    let configs = [
+        config(taken),
+        config(SocketAddr::from(([0, 0, 0, 0], old.port()))),
+        config(old),
+    ];
+    let handle = router.handle.as_mut().unwrap();
+    let [to_taken, to_all, to_old] = configs;
+    assert!(matches!(handle.reload(to_taken), Err(StartError::Metrics { .. })));
+    assert_eq!(handle.metrics_address(), Some(old));
+    let _ = get(old, "/health");
+    handle.reload(to_all).unwrap();
+    assert!(handle.metrics_address().unwrap().ip().is_unspecified());
+    let _ = get(old, "/health");
+    handle.reload(to_old).unwrap();
+    assert_eq!(handle.metrics_address(), Some(old));
+    drop(blocker);
+    router.stop();
 }
 
 #[test]

@@ -66,6 +66,9 @@ impl Default for ObjectQuery {
 }
 
 impl ObjectQuery {
+    /// The most objects of one list. A query for more gets this number.
+    pub const LIMIT_MAX: u64 = 100_000;
+
     /// The name of the dataset with the answer. `prefix` is `/localhost/nfd`.
     pub fn dataset_name(&self, mut prefix: Name) -> Name {
         let mut writer = tlv::Writer::new();
@@ -89,7 +92,7 @@ impl ObjectQuery {
                     let order = usize::try_from(tlv::nni(element.value)?).ok()?;
                     query.order = *ObjectOrder::ALL.get(order)?;
                 }
-                LIMIT => query.limit = tlv::nni(element.value)?,
+                LIMIT => query.limit = tlv::nni(element.value)?.min(Self::LIMIT_MAX),
                 other if tlv::is_critical(other) => return None,
                 _ => {}
             }
@@ -112,5 +115,13 @@ mod tests {
         assert_eq!(ObjectQuery::decode(&[]), Some(ObjectQuery::default()));
         assert_eq!(ObjectQuery::decode(&[0xfd, 0xf5, 0xc0, 1, 99]), None, "an unknown order");
         assert_eq!(ObjectQuery::decode(&[7, 9, 8]), None, "malformed");
+    }
+
+    #[test]
+    fn limit_is_capped() {
+        let query = ObjectQuery { limit: u64::MAX, ..ObjectQuery::default() };
+        let name = query.dataset_name("/localhost/nfd".parse().unwrap());
+        let decoded = ObjectQuery::decode(name.as_view().last().unwrap().value).unwrap();
+        assert_eq!(decoded.limit, ObjectQuery::LIMIT_MAX);
     }
 }

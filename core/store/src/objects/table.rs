@@ -13,6 +13,12 @@ use super::{ObjectQuery, ObjectsPage, StoredObject};
 /// allocator's overhead.
 const OBJECT_BYTES: u64 = size_of::<(Name, StoredObject)>() as u64 + 48;
 
+/// Bytes of an encoded object in addition to its name, at most.
+const ROW_BYTES: u64 = 112;
+/// Bytes of an encoded list. A longer one is cut off, because the router keeps its latest answers
+/// for the requests of their later segments.
+const LIST_BYTES_MAX: u64 = 32 << 20;
+
 /// The objects found so far. Shards hold different segments of an object, so their pages are
 /// merged before the first objects of the order are chosen.
 ///
@@ -92,8 +98,21 @@ impl ObjectTable {
 
     /// The answer.
     pub fn into_list(mut self) -> ObjectList {
-        let limit = usize::try_from(self.query.limit).unwrap_or(usize::MAX);
-        self.list.objects = self.sorted(limit);
+        // At most 100,000, which any `usize` holds.
+        let limit = self.query.limit.min(ObjectQuery::LIMIT_MAX) as usize;
+        let mut objects = self.sorted(limit);
+        let mut bytes = 0;
+        let mut fits = |object: &StoredObject| {
+            bytes += ROW_BYTES + object.name.value().len() as u64;
+            bytes <= LIST_BYTES_MAX
+        };
+        let count = objects.iter().take_while(|object| fits(object)).count();
+        if count < objects.len() {
+            self.list.dropped += (objects.len() - count) as u64;
+            self.list.is_partial = true;
+            objects.truncate(count);
+        }
+        self.list.objects = objects;
         self.list
     }
 }
@@ -139,6 +158,25 @@ mod tests {
         assert_eq!(names(ObjectOrder::Hits, 1), ["/c"]);
         assert_eq!(names(ObjectOrder::Name, 2), ["/a", "/b"]);
         assert!(names(ObjectOrder::Name, 0).is_empty());
+    }
+
+    #[test]
+    fn list_is_bounded_in_objects_and_bytes() {
+        let listed = |objects: u64, name_len: usize| {
+            let query = ObjectQuery { limit: u64::MAX, ..ObjectQuery::default() };
+            let mut table = ObjectTable::new(Instant::ZERO, query, u64::MAX);
+            let long = "x".repeat(name_len);
+            for number in 0..objects {
+                table.add(page(alloc::vec![object(&format!("/{long}/{number}"), 1, number)]));
+            }
+            let list = table.into_list();
+            assert!(list.encode().len() as u64 <= LIST_BYTES_MAX + 1000);
+            (list.objects.len() as u64, list.dropped, list.is_partial)
+        };
+        assert_eq!(listed(ObjectQuery::LIMIT_MAX + 5, 1).0, ObjectQuery::LIMIT_MAX);
+        let (count, dropped, is_partial) = listed(9000, 4000);
+        assert!(count > 8000 && is_partial, "{count}");
+        assert_eq!(count + dropped, 9000);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::mailbox::ControlSender;
 
 /// A router that does not answer within this time is reported as unavailable.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most objects of one answer.
-const LIMIT_MAX: u64 = 100_000;
+/// The answer unless the configuration allows the page.
+pub(super) const OFF: &str = "/contents is off, because it shows all names in the store: set \
+                              `contents = true` in [metrics], or use `weir cs list`\n";
 
 pub(super) fn answer(query: &str, control: &ControlSender) -> Answer {
     let plain = |status, body: String| {
@@ -47,7 +48,7 @@ fn parse(text: &str) -> Result<ObjectQuery, String> {
             "sort" => query.order = value.parse().map_err(|error| format!("sort: {error}"))?,
             "limit" => {
                 let limit: u64 = value.parse().map_err(|error| format!("limit: {error}"))?;
-                query.limit = limit.min(LIMIT_MAX);
+                query.limit = limit.min(ObjectQuery::LIMIT_MAX);
             }
             other => return Err(format!("unknown key {other}; use prefix, sort and limit")),
         }
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!(query.prefix.to_string(), "/a/b");
         assert_eq!((query.order, query.limit), (ObjectOrder::LastUse, 7));
         assert_eq!(parse("").unwrap(), ObjectQuery::default());
-        assert_eq!(parse("limit=999999999").unwrap().limit, LIMIT_MAX);
+        assert_eq!(parse("limit=999999999").unwrap().limit, ObjectQuery::LIMIT_MAX);
         for bad in ["sort=big", "limit=x", "what=1", "prefix=%zz"] {
             assert!(parse(bad).is_err(), "{bad}");
         }

@@ -41,7 +41,7 @@ use crate::face_quota::FaceQuota;
 use crate::handle::{Handle, HandleParts};
 use crate::limits;
 use crate::mailbox::{ControlReceiver, ControlSender};
-use crate::metrics::{ExtraMetrics, MetricsServer};
+use crate::metrics::{ExtraMetrics, MetricsPages, MetricsServer};
 
 /// Resources that are opened before the first thread starts.
 struct Opened {
@@ -87,9 +87,16 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
     let (sender, receiver) = ControlSender::new(Arc::new(waker));
-    let extra = ExtraMetrics::default();
+    let pages = MetricsPages {
+        control: sender.clone(),
+        extra: ExtraMetrics::default(),
+        has_contents: config.metrics_contents,
+    };
     let metrics = match config.metrics {
-        Some(address) => Some(MetricsServer::start(address, sender.clone(), extra.clone())?),
+        Some(address) => Some(
+            MetricsServer::start(address, pages.clone())
+                .map_err(|error| StartError::metrics(address, &error))?,
+        ),
         None => None,
     };
     let (reloads, requests) = crossbeam_channel::unbounded();
@@ -115,7 +122,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         .spawn(move || control.run(keeps_index))
         .map_err(system("the control thread"))?;
     let parts =
-        HandleParts { control: mailbox, metrics, extra, requests, listening, contents, disk_paths };
+        HandleParts { control: mailbox, metrics, pages, requests, listening, contents, disk_paths };
     let handle = Handle::new(thread, parts);
     // Fails outside systemd, which is fine.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
