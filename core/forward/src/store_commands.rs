@@ -1,7 +1,8 @@
 //! Commands about the contents of the store, and their answers.
 
 use weir_store::{
-    HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, ObjectsPage, Rules, RulesError,
+    HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, MarkCursor, MarkedBatch,
+    ObjectsPage, Rules, RulesError,
 };
 use weir_wire::Name;
 
@@ -53,12 +54,16 @@ pub enum StoreCommand {
     RestartChanges,
     /// Stops the tracking of changes.
     StopChanges,
-    /// Marks Data in memory to be evicted first, see
+    /// Marks a batch of Data in memory to be evicted first, see
     /// [`Store::evict_first`](weir_store::Store::evict_first). Answered by [`StoreEvent::Marked`].
     EvictFirst {
         /// Repeated in the answer.
         transaction: u64,
         prefix: Name,
+        /// The end of the previous batch; `None` for the first one.
+        from: Option<MarkCursor>,
+        /// Maximum number of entries to visit.
+        visits_max: u32,
     },
     /// Applies rules to this shard. Answered by [`StoreEvent::RulesSet`].
     SetRules {
@@ -85,7 +90,7 @@ pub enum StoreEvent {
     Marked {
         /// The command's.
         transaction: u64,
-        packets: u64,
+        batch: MarkedBatch,
     },
     Changed {
         /// The command's.

@@ -30,9 +30,9 @@ pub use name_index::{NameIndex, StoredNames};
 pub use objects::{
     ObjectList, ObjectListError, ObjectOrder, ObjectQuery, ObjectTable, ObjectsPage, StoredObject,
 };
-pub use rules::{Retention, Rule, Rules, RulesError};
+pub use rules::{Retention, Rule, Rules, RulesError, keep_bytes_max};
 pub use store::{
-    Hit, Lookup, NameHashes, NewData, Query, ReadData, ShardAnswer, Store, UNKNOWN_SOURCE,
-    WriteBacklog,
+    Hit, Lookup, MarkCursor, MarkedBatch, NameHashes, NewData, Query, ReadData, ShardAnswer, Store,
+    UNKNOWN_SOURCE, WriteBacklog,
 };
 pub use uses::{ObjectUses, TierShare};

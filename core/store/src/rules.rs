@@ -82,12 +82,7 @@ impl Rules {
         if self.rules.len() > RULES_MAX {
             return Err(RulesError::TooMany(self.rules.len()));
         }
-        let kept = self.rules.iter().map(|rule| match rule.retention {
-            Retention::Keep { bytes_max } => bytes_max,
-            Retention::Refuse | Retention::Admit => 0,
-        });
-        let bytes = kept.fold(0, u64::saturating_add);
-        let bytes_max = capacity_bytes - capacity_bytes / SPARE_SHARE;
+        let (bytes, bytes_max) = (self.kept_bytes(), keep_bytes_max(capacity_bytes));
         if bytes > bytes_max {
             return Err(RulesError::KeepTooMuch { bytes, bytes_max });
         }
@@ -96,6 +91,15 @@ impl Rules {
             return Err(RulesError::EmptyRange(rule.prefix.clone()));
         }
         self.check_overlaps()
+    }
+
+    /// The most bytes that the rules keep together.
+    pub fn kept_bytes(&self) -> u64 {
+        let kept = self.rules.iter().map(|rule| match rule.retention {
+            Retention::Keep { bytes_max } => bytes_max,
+            Retention::Refuse | Retention::Admit => 0,
+        });
+        kept.fold(0, u64::saturating_add)
     }
 
     fn check_overlaps(&self) -> Result<(), RulesError> {
@@ -113,6 +117,11 @@ impl Rules {
         });
         overlap.map_or(Ok(()), |pair| Err(RulesError::Ambiguous(pair[0].prefix.clone())))
     }
+}
+
+/// The most bytes that rules may keep in a store of this capacity.
+pub fn keep_bytes_max(capacity_bytes: u64) -> u64 {
+    capacity_bytes - capacity_bytes / SPARE_SHARE
 }
 
 /// The number of segments in a range, less one, so that a full range does not overflow.

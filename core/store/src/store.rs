@@ -30,6 +30,7 @@ use self::memory::{ArrivedData, Memory, freshness_ms};
 use self::replaced::ReplacedData;
 
 pub use self::disks::WriteBacklog;
+pub use self::eviction::{MarkCursor, MarkedBatch};
 pub use self::query::{Hit, Lookup, NameHashes, Query};
 pub use self::shard::ShardAnswer;
 
@@ -646,13 +647,19 @@ impl Store {
     }
 
     /// Marks the Data in memory at or below `prefix` to be evicted before all other Data, and not
-    /// to be written to disks. Until then it answers Interests. Data that rules keep stays. Returns
-    /// how many packets were newly marked.
+    /// to be written to disks. Until then it answers Interests. Data that rules keep stays.
     ///
-    /// Records on disks stay until their region is reused, since a log has no other order. The call
-    /// visits each entry below the prefix.
-    pub fn evict_first(&mut self, prefix: NameView<'_>, prefix_hash: u64) -> u64 {
-        self.eviction.evict_first(&mut self.memory, prefix, prefix_hash)
+    /// A call visits at most `visits_max` entries, from the start or from the end of the previous
+    /// batch. Data that arrives between two batches may be marked or not. Records on disks stay
+    /// until their region is reused, since a log has no other order.
+    pub fn evict_first(
+        &mut self,
+        prefix: NameView<'_>,
+        prefix_hash: u64,
+        from: Option<MarkCursor>,
+        visits_max: u32,
+    ) -> MarkedBatch {
+        self.eviction.evict_first(&mut self.memory, prefix, prefix_hash, from, visits_max)
     }
 
     /// Removes a copy that was found to be forged: the Data of exactly this name, if its implicit

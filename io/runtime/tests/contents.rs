@@ -146,6 +146,53 @@ fn object_of_all_shards_is_one_row() {
     }
 }
 
+/// More packets than a shard visits for one batch.
+#[test]
+fn eviction_marks_arrive_in_batches() {
+    for threads in [1, 2] {
+        let mut fixture = StoreFixture::start(threads);
+        fixture.fetch(0..1200);
+        let evict = || ControlParameters { name: Some(name("/a")), ..Default::default() };
+        for marked in [1200, 0] {
+            let response = fixture.consumer.command(Command::CsEvictFirst, &evict());
+            assert_eq!(response.body.and_then(|body| body.count), Some(marked));
+        }
+        fixture.router.stop();
+    }
+}
+
+/// A store that shrinks below its pins: they can be lowered and removed one by one.
+#[test]
+fn pins_that_exceed_the_store_can_be_lowered() {
+    for threads in [1, 2] {
+        let mut fixture = StoreFixture::start(threads);
+        let consumer = &mut fixture.consumer;
+        let mut pin = |command, prefix: &str, bytes| {
+            let name = Some(name(prefix));
+            let parameters = ControlParameters { name, count: bytes, ..Default::default() };
+            consumer.command(command, &parameters).code
+        };
+        assert_eq!(pin(Command::CsPin, "/a", Some(7 << 20)), 200);
+        assert_eq!(pin(Command::CsPin, "/b", Some(7 << 20)), 200);
+        let capacity = Some((4 << 20) / weir_manage::STORE_PACKET_BYTES);
+        let smaller = ControlParameters { capacity, ..Default::default() };
+        assert_eq!(fixture.router.unix().command(Command::CsConfig, &smaller).code, 200);
+        assert_eq!(pin(Command::CsPin, "/a", Some(8 << 20)), 409);
+        assert_eq!(pin(Command::CsPin, "/c", Some(1)), 409);
+        assert_eq!(pin(Command::CsPin, "/a", Some(6 << 20)), 200);
+        // A plan that keeps nothing more is accepted, another one is not.
+        let refuse = rules(3, range(0, 9), Retention::Refuse);
+        fixture.contents.set_rules(refuse, TEST_TIMEOUT).unwrap();
+        let mut keep = rules(4, range(0, 9), Retention::Keep { bytes_max: 1 });
+        keep.rules[0].prefix = name("/c");
+        assert!(fixture.contents.set_rules(keep.clone(), TEST_TIMEOUT).is_err());
+        assert_eq!(pin(Command::CsUnpin, "/a", None), 200);
+        assert_eq!(pin(Command::CsUnpin, "/b", None), 200);
+        fixture.contents.set_rules(keep, TEST_TIMEOUT).unwrap();
+        fixture.router.stop();
+    }
+}
+
 #[test]
 fn changes_come_in_numbered_batches() {
     for threads in [1, 2] {

@@ -43,10 +43,10 @@ impl Content {
                 let page = self.store.objects(prefix.as_view(), from, visits_max);
                 Some(StoreEvent::Objects { transaction, page })
             }
-            StoreCommand::EvictFirst { transaction, prefix } => {
+            StoreCommand::EvictFirst { transaction, prefix, from, visits_max } => {
                 let hash = key.hash(prefix.value());
-                let packets = self.store.evict_first(prefix.as_view(), hash);
-                Some(StoreEvent::Marked { transaction, packets })
+                let batch = self.store.evict_first(prefix.as_view(), hash, from, visits_max);
+                Some(StoreEvent::Marked { transaction, batch })
             }
             StoreCommand::TakeChanges { transaction, blocks_max } => {
                 let changes = self.store.take_changes(blocks_max);

@@ -11,6 +11,29 @@ use alloc::boxed::Box;
 use weir_base::Slab;
 use weir_wire::NameView;
 
+/// Data that one call of [`Store::evict_first`](crate::Store::evict_first) has marked.
+#[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
+pub struct MarkedBatch {
+    /// Packets that were newly marked.
+    pub packets: u64,
+    /// Where the next batch starts; `None` after the last one.
+    pub next: Option<MarkCursor>,
+}
+
+/// The position between two batches: the entry that was visited last.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub struct MarkCursor {
+    index: u32,
+    /// The keyed hash of the entry's name.
+    hash: u64,
+}
+
+impl MarkCursor {
+    fn is_valid(&self, memory: &Memory) -> bool {
+        memory.entries.get(self.index).is_some_and(|entry| entry.hash == self.hash)
+    }
+}
+
 /// Each entry of the store is in exactly one list: one of the policy's, the list of pinned entries,
 /// or that of entries to evict first. The lists use links inside the entries.
 pub(super) struct Eviction {
@@ -135,28 +158,42 @@ impl Eviction {
         }
     }
 
-    /// Marks the entries at or below a prefix to be evicted before all others, except those that
-    /// rules pin. Returns how many entries were marked.
+    /// See [`Store::evict_first`](crate::Store::evict_first).
     pub(super) fn evict_first(
         &mut self,
         memory: &mut Memory,
         prefix: NameView<'_>,
         hash: u64,
-    ) -> u64 {
-        let mut marked = 0;
-        let whole = memory.find(hash, prefix.value());
-        let top = memory.node_of(prefix, hash);
-        let mut next = top.and_then(|top| memory.first_below(top));
-        if let Some(index) = whole {
-            marked += u64::from(self.mark_first(&mut memory.entries, index));
+        from: Option<MarkCursor>,
+        visits_max: u32,
+    ) -> MarkedBatch {
+        let mut batch = MarkedBatch::default();
+        if from.is_none()
+            && let Some(index) = memory.find(hash, prefix.value())
+        {
+            batch.packets += u64::from(self.mark_first(&mut memory.entries, index));
         }
-        while let (Some(top), Some(index)) = (top, next) {
+        let Some(top) = memory.node_of(prefix, hash) else { return batch };
+        // The last visited entry may be gone. Then the walk starts again. Little of it is repeated:
+        // eviction takes marked entries in the order of the walk, so those before it are gone, too.
+        let last = from.filter(|from| from.is_valid(memory));
+        let mut next = match last {
+            Some(last) => memory.next_below(top, last.index),
+            None => memory.first_below(top),
+        };
+        let mut visits = 0;
+        while let Some(index) = next {
+            visits += 1;
             next = memory.next_below(top, index);
             if memory.entries[index].is_below(prefix) {
-                marked += u64::from(self.mark_first(&mut memory.entries, index));
+                batch.packets += u64::from(self.mark_first(&mut memory.entries, index));
+            }
+            if visits >= visits_max && next.is_some() {
+                batch.next = Some(MarkCursor { index, hash: memory.entries[index].hash });
+                break;
             }
         }
-        marked
+        batch
     }
 
     fn mark_first(&mut self, entries: &mut Slab<Entry>, index: u32) -> bool {

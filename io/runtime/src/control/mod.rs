@@ -224,12 +224,14 @@ impl Control {
                     disks.on_report(now, worker, *stats);
                 }
             }
-            ToControl::Event { worker, event } => self.on_event(worker, event),
+            ToControl::Event { worker, event } => self.on_event(now, worker, event),
             ToControl::Examine { pulse, answer } => self.on_examination(&pulse, &answer),
             ToControl::Reload { config, answer } => {
-                let report = self.apply_reload(*config);
+                let store = self.store.settings();
+                let mut report = self.apply_reload(*config);
                 self.pass_notices();
                 self.run_manager(now);
+                self.report_store(store, &mut report);
                 self.workers.wait_for_all();
                 let _ = answer.send(report);
             }
@@ -247,12 +249,12 @@ impl Control {
         }
     }
 
-    fn on_event(&mut self, worker: u16, event: Event) {
+    fn on_event(&mut self, now: Instant, worker: u16, event: Event) {
         let answer = match event {
             Event::StoreErased { transaction, erased, limit_reached } => {
                 self.erasures.on_erased(transaction, erased, limit_reached)
             }
-            Event::Store(event) => self.contents.on_event(worker, event),
+            Event::Store(event) => self.contents.on_event(now, worker, event),
             Event::StoreFlushed { transaction } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_flushed(transaction);

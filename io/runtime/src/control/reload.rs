@@ -109,7 +109,22 @@ impl Control {
         // Otherwise settings of `weir cs config` stay.
         if settings(old) != settings(new) {
             self.management.push(ManagerInput::ConfigureStore(settings(new)));
-            report.others.push(format!("store of {} MiB", new.capacity_bytes >> 20));
+        }
+    }
+
+    /// Reports what the manager has changed in the store. It may have lowered the capacity to the
+    /// limit of memory, and settings may be in force already by a command.
+    pub(super) fn report_store(&self, before: StoreSettings, report: &mut ReloadReport) {
+        let after = self.store.settings();
+        report.others.extend(store_changes(before, after));
+        if after.capacity_bytes != before.capacity_bytes {
+            let wanted = self.reloads.declared.store.capacity_bytes;
+            if after.capacity_bytes < wanted {
+                report
+                    .others
+                    .push(format!("not {} MiB, because of the memory limit", wanted >> 20));
+            }
+            report.others.extend(self.contents.excess());
         }
     }
 
@@ -162,6 +177,22 @@ impl Control {
     }
 }
 
+/// Changes of the store's settings, in words.
+fn store_changes(before: StoreSettings, after: StoreSettings) -> Vec<String> {
+    let mut changes = Vec::new();
+    if after.capacity_bytes != before.capacity_bytes {
+        changes.push(format!("store of {} MiB", after.capacity_bytes >> 20));
+    }
+    let switch = |is_on| if is_on { "on" } else { "off" };
+    if after.admit != before.admit {
+        changes.push(format!("store admits Data: {}", switch(after.admit)));
+    }
+    if after.serve != before.serve {
+        changes.push(format!("store serves Data: {}", switch(after.serve)));
+    }
+    changes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +204,16 @@ mod tests {
             management: ManagementConfig::default(),
             unix_access: UnixAccess::default(),
         }
+    }
+
+    #[test]
+    fn report_has_changed_store_settings_only() {
+        let before = StoreSettings { capacity_bytes: 4 << 20, admit: true, serve: true };
+        assert_eq!(store_changes(before, before), [""; 0]);
+        let admits = StoreSettings { admit: false, ..before };
+        assert_eq!(store_changes(before, admits), ["store admits Data: off"]);
+        let larger = StoreSettings { capacity_bytes: 8 << 20, ..before };
+        assert_eq!(store_changes(before, larger), ["store of 8 MiB"]);
     }
 
     #[test]

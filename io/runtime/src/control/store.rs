@@ -30,6 +30,14 @@ impl Store {
         self.config.capacity_bytes
     }
 
+    pub(super) fn settings(&self) -> StoreSettings {
+        StoreSettings {
+            capacity_bytes: self.config.capacity_bytes,
+            admit: self.config.admit,
+            serve: self.config.serve,
+        }
+    }
+
     /// Replaces the eviction policy.
     pub(super) fn set_policy(&mut self, policy: EvictionPolicy) {
         self.config.policy = policy;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::fixture::{Fixture, KEY, ms, name, wire};
 use crate::uses::ObjectUses;
-use crate::{EvictionPolicy, ObjectQuery, ObjectTable};
+use crate::{EvictionPolicy, MarkCursor, MarkedBatch, ObjectQuery, ObjectTable};
 use alloc::vec::Vec;
 use std::{format, vec};
 use weir_wire::{Component, Data};
@@ -84,6 +84,53 @@ fn eviction_of_some_segments_keeps_hits() {
     assert_eq!(list(&fixture.store, "/a"), []);
 }
 
+/// Marks Data in batches. Returns how many packets were marked.
+fn mark(fixture: &mut Fixture, prefix: &str, visits_max: u32) -> u64 {
+    let (mut marked, mut from) = (0, None);
+    loop {
+        let batch = mark_batch(fixture, prefix, from, visits_max);
+        assert!(batch.packets <= u64::from(visits_max).saturating_add(1));
+        marked += batch.packets;
+        from = batch.next;
+        if from.is_none() {
+            return marked;
+        }
+    }
+}
+
+fn mark_batch(
+    fixture: &mut Fixture,
+    prefix: &str,
+    from: Option<MarkCursor>,
+    visits_max: u32,
+) -> MarkedBatch {
+    let prefix = name(prefix);
+    fixture.store.evict_first(prefix.as_view(), KEY.hash(prefix.value()), from, visits_max)
+}
+
+#[test]
+fn marking_continues_after_changes() {
+    let mut fixture = Fixture::large();
+    (0..100).for_each(|segment| put(&mut fixture, "/soon/v=1", segment, 99));
+    (0..100).for_each(|segment| put(&mut fixture, "/soon/v=2", segment, 99));
+    let first = mark_batch(&mut fixture, "/soon", None, 30);
+    assert_eq!(first.packets, 30);
+    let second = mark_batch(&mut fixture, "/soon", first.next, 30);
+    assert_eq!(second.packets, 30, "nothing is visited again");
+    // The cursor's entry and others are gone: the walk starts again.
+    let erased = fixture.erase("/soon/v=2", 70) as u64;
+    assert_eq!(erased, 70);
+    put(&mut fixture, "/other", 0, 0);
+    let (mut marked, mut from) = (0, second.next);
+    while from.is_some() {
+        let batch = mark_batch(&mut fixture, "/soon", from, 30);
+        (marked, from) = (marked + batch.packets, batch.next);
+    }
+    assert_eq!(mark(&mut fixture, "/soon", u32::MAX), 0, "all were marked: {marked}");
+    assert!((130 - 60..=130).contains(&marked), "{marked}");
+    fixture.store.check();
+}
+
 #[test]
 fn marked_data_is_evicted_first() {
     let mut fixture = Fixture::new(64 << 10, EvictionPolicy::S3Fifo);
@@ -93,10 +140,8 @@ fn marked_data_is_evicted_first() {
         list(&fixture.store, name).iter().map(StoredObject::packets).sum::<u64>()
     };
     assert_eq!((held(&fixture, "/kept"), held(&fixture, "/soon")), (100, 50), "all fits");
-    let prefix = name("/soon");
-    let hash = KEY.hash(prefix.value());
-    assert_eq!(fixture.store.evict_first(prefix.as_view(), hash), 50);
-    assert_eq!(fixture.store.evict_first(prefix.as_view(), hash), 0, "marked already");
+    assert_eq!(mark(&mut fixture, "/soon", 7), 50);
+    assert_eq!(mark(&mut fixture, "/soon", 7), 0, "marked already");
     // Nothing is lost while there is room, and hits do not save it.
     assert!(fixture.ask("/soon/v=1/seg=7", false, false).is_some());
     assert_eq!(held(&fixture, "/soon"), 50);
@@ -108,10 +153,7 @@ fn marked_data_is_evicted_first() {
     }
     fixture.store.check();
     // A change of policy and an erasure handle marked data, too.
-    assert_eq!(
-        fixture.store.evict_first(name("/kept").as_view(), KEY.hash(name("/kept").value())),
-        100
-    );
+    assert_eq!(mark(&mut fixture, "/kept", u32::MAX), 100);
     fixture.erase("/kept", 10);
     fixture.store.check();
 }

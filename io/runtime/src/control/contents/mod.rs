@@ -1,5 +1,6 @@
 //! Requests about the store. They are sent to every worker thread, and the answers are merged.
 
+mod marks;
 mod merge;
 mod objects;
 mod pins;
@@ -14,9 +15,11 @@ use weir_forward::{Command, StoreCommand, StoreEvent};
 use weir_manage::{ContentsAnswer, ContentsTask, ManagerInput};
 use weir_store::{
     HoldingChanges, HoldingsConfig, ObjectList, ObjectQuery, ObjectTable, Rules, RulesError,
+    keep_bytes_max,
 };
 use weir_wire::Name;
 
+use self::marks::{BATCH_VISITS, MarkJob};
 use self::merge::{merge_changes, merge_pages};
 use self::objects::{LISTS_MAX, ObjectsJob, PAGE_VISITS, table_bytes_max};
 use self::pins::Pins;
@@ -48,8 +51,7 @@ enum Requester {
 enum JobKind {
     Page,
     Objects(Box<ObjectsJob>),
-    /// Counts the packets that the shards mark.
-    Mark,
+    Mark(Box<MarkJob>),
     /// `count` is the answer.
     Rules {
         count: u64,
@@ -83,6 +85,8 @@ pub(super) struct Contents {
     /// The number of the rules that the shards have, which combine plan and pins.
     rules_generation: u64,
     has_disks: bool,
+    /// Bytes that these rules keep.
+    kept_bytes: u64,
     /// Total capacity of the stores. Rules must fit into it.
     capacity_bytes: u64,
     /// Generation and number of each shard's last batch of changes. `None` before the first batch,
@@ -105,6 +109,7 @@ impl Contents {
             plan: Rules::default(),
             pins: Pins::default(),
             rules_generation: 0,
+            kept_bytes: 0,
             has_disks,
             capacity_bytes,
             reported: None,
@@ -114,8 +119,26 @@ impl Contents {
         }
     }
 
+    /// The store has another capacity. Rules in force stay, even if they keep more than it allows.
     pub(super) fn set_capacity(&mut self, capacity_bytes: u64) {
         self.capacity_bytes = capacity_bytes;
+        if let Some(problem) = self.excess() {
+            tracing::warn!("{problem}");
+        }
+    }
+
+    /// Says that the rules in force keep more than the store allows, if they do. That happens when
+    /// the store shrinks.
+    pub(super) fn excess(&self) -> Option<String> {
+        let bytes_max = keep_bytes_max(self.capacity_bytes);
+        (self.kept_bytes > bytes_max).then(|| {
+            format!(
+                "pins and rules keep up to {} MiB, but the store allows {} MiB: pinned Data is \
+                 evicted, and new pins are refused until `weir cs unpin` or a larger store",
+                self.kept_bytes.div_ceil(1 << 20),
+                bytes_max >> 20
+            )
+        })
     }
 
     /// Earliest deadline of a pending request.
@@ -221,9 +244,8 @@ impl Contents {
                 return self.request_objects(job, deadline, asked_by);
             }
             ContentsRequest::EvictFirst { prefix } => {
-                return self.start_job(JobKind::Mark, deadline, asked_by, |transaction, _| {
-                    Some(StoreCommand::EvictFirst { transaction, prefix: prefix.clone() })
-                });
+                let job = MarkJob::new(self.now, prefix, self.workers.count());
+                return self.request_marks(Box::new(job), deadline, asked_by);
             }
             ContentsRequest::Pin { prefix, bytes_max } => {
                 let pins = self.pins.with(prefix, bytes_max);
@@ -301,6 +323,22 @@ impl Contents {
         })
     }
 
+    /// Requests the next batch of marks from each shard that is not finished.
+    fn request_marks(
+        &mut self,
+        job: Box<MarkJob>,
+        deadline: Instant,
+        asked_by: Requester,
+    ) -> Option<ManagerInput> {
+        let prefix = job.prefix.clone();
+        let positions: Vec<_> =
+            (0..usize::from(self.workers.count())).map(|shard| job.from(shard)).collect();
+        self.start_job(JobKind::Mark(job), deadline, asked_by, |transaction, shard| {
+            let (from, prefix) = (positions[shard]?, prefix.clone());
+            Some(StoreCommand::EvictFirst { transaction, prefix, from, visits_max: BATCH_VISITS })
+        })
+    }
+
     /// Puts a plan and pins into force. `count` is the answer to an operator.
     fn set_rules(
         &mut self,
@@ -316,6 +354,7 @@ impl Contents {
             Ok(shares) => shares,
             Err(refused) => return send_reply(asked_by, Err(refused.into())),
         };
+        self.kept_bytes = rules.kept_bytes();
         (self.plan, self.pins, self.rules_generation) = (plan, pins, rules.generation);
         self.start_job(JobKind::Rules { count }, deadline, asked_by, |transaction, shard| {
             let rules = std::mem::take(&mut shares[shard]);
@@ -367,7 +406,13 @@ impl Contents {
 
     /// Handles the answer of one shard. Returns the reply to the manager if this was the last
     /// answer.
-    pub(super) fn on_event(&mut self, worker: u16, event: StoreEvent) -> Option<ManagerInput> {
+    pub(super) fn on_event(
+        &mut self,
+        now: Instant,
+        worker: u16,
+        event: StoreEvent,
+    ) -> Option<ManagerInput> {
+        self.now = now;
         let (StoreEvent::Listed { transaction, .. }
         | StoreEvent::Objects { transaction, .. }
         | StoreEvent::Marked { transaction, .. }
@@ -403,7 +448,19 @@ impl Contents {
                 let pins = self.pins.list().to_vec();
                 Ok(ContentsReply::Objects(ObjectList { pins, ..job.table.into_list() }))
             }
-            JobKind::Mark => marked(parts, waiting),
+            JobKind::Mark(mut job) => {
+                let has_more = job.add(parts);
+                if waiting != 0 {
+                    Err(ContentsError::TimedOut)
+                } else if has_more {
+                    // The time counts for each batch, since a large store has many.
+                    let deadline = self.now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
+                    let deadline = deadline.min(job.until);
+                    return self.request_marks(job, deadline, asked_by);
+                } else {
+                    Ok(ContentsReply::Count(job.packets))
+                }
+            }
             JobKind::Rules { count } => rules_result(parts, waiting, count),
             JobKind::Changes { .. } if waiting != 0 => {
                 self.reported = None;
@@ -500,9 +557,14 @@ impl Contents {
 
     /// Each shard's share of rules. Every reason for which a shard could reject its share is
     /// checked here, before any is sent.
+    ///
+    /// After the store has shrunk, the rules in force may keep more than it allows. Rules that keep
+    /// no more than those are accepted, because otherwise pins could be removed only all at once.
+    /// The shares are reduced to what each shard allows.
     fn shares_of(&self, pinned: PinnedRules<'_>) -> Result<Vec<Rules>, RulesError> {
         let capacity_bytes = self.capacity_bytes;
-        pinned.rules.check(capacity_bytes)?;
+        let keeps_no_more = pinned.rules.kept_bytes() <= self.kept_bytes;
+        pinned.rules.check(if keeps_no_more { u64::MAX } else { capacity_bytes })?;
         let shards = self.workers.count();
         let shares = shares(pinned, self.workers.shard_key(), shards, capacity_bytes);
         for share in &shares {
@@ -541,16 +603,6 @@ fn send_reply(
             Some(ManagerInput::Contents { txn, answer })
         }
     }
-}
-
-/// The number of packets that all shards have marked.
-fn marked(replies: Vec<(u16, StoreEvent)>, waiting: u64) -> Result<ContentsReply, ContentsError> {
-    let packets = |event: &StoreEvent| match event {
-        StoreEvent::Marked { packets, .. } => *packets,
-        _ => 0,
-    };
-    let count = replies.iter().map(|(_, event)| packets(event)).sum();
-    if waiting == 0 { Ok(ContentsReply::Count(count)) } else { Err(ContentsError::TimedOut) }
 }
 
 fn rules_result(
