@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use socket2::{Socket, Type};
 
-use crate::listen::{TcpListener, UnixListener};
+use crate::listen::{BindError, TcpListener, UnixListener};
 use crate::locate::unix_path_candidates;
 use crate::udp::{UdpOptions, UdpPort};
 
@@ -78,22 +78,25 @@ impl InheritedSockets {
         Some(self.0.swap_remove(at).socket)
     }
 
-    /// Takes the Unix socket with this path.
-    pub fn unix(&mut self, path: &Path) -> Option<UnixListener> {
+    /// Takes the Unix socket with this path. `None` if there is none; an error if it cannot be used.
+    pub fn unix(&mut self, path: &Path) -> Option<Result<UnixListener, BindError>> {
         let path = std::path::absolute(path).ok()?;
         let socket = self.take_address(&Address::Unix(path.clone()))?;
-        UnixListener::inherited(socket, path).ok()
+        let address = path.display().to_string();
+        let listener = UnixListener::inherited(socket, path);
+        Some(listener.map_err(|source| BindError::Io { address, source }))
     }
 
-    /// Takes a Unix socket with one of the default paths.
-    pub fn unix_default(&mut self) -> Option<UnixListener> {
+    /// Takes a Unix socket with one of the default paths, like [`Self::unix`].
+    pub fn unix_default(&mut self) -> Option<Result<UnixListener, BindError>> {
         unix_path_candidates().iter().find_map(|path| self.unix(path))
     }
 
-    /// Takes the TCP socket with this address.
-    pub fn tcp(&mut self, address: SocketAddr) -> Option<TcpListener> {
+    /// Takes the TCP socket with this address, like [`Self::unix`].
+    pub fn tcp(&mut self, address: SocketAddr) -> Option<Result<TcpListener, BindError>> {
         let socket = self.take_address(&Address::Tcp(address))?;
-        TcpListener::inherited(socket, address).ok()
+        let listener = TcpListener::inherited(socket, address);
+        Some(listener.map_err(|source| BindError::Io { address: address.to_string(), source }))
     }
 
     /// Takes the UDP socket with this address, and binds others for further threads, as
@@ -124,5 +127,26 @@ fn address_of(socket: &Socket) -> Address {
         (Type::DGRAM, Some(address), _) => Address::Udp(address),
         (Type::STREAM, None, Some(path)) => Address::Unix(path.to_owned()),
         _ => Address::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::Domain;
+
+    use super::*;
+
+    #[test]
+    fn unusable_socket_is_an_error() {
+        // A datagram socket cannot listen, so it stands for one that fails.
+        let inherited = |address| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            InheritedSockets(vec![Inherited { socket, address, name: String::new() }])
+        };
+        let (path, address) = (Path::new("/none"), "127.0.0.1:6363".parse().unwrap());
+        assert!(inherited(Address::Unix(path.into())).unix(path).unwrap().is_err());
+        let mut sockets = inherited(Address::Tcp(address));
+        assert!(sockets.tcp(address).unwrap().is_err());
+        assert!(sockets.tcp(address).is_none(), "the socket was taken");
     }
 }

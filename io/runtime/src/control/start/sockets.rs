@@ -29,11 +29,11 @@ impl Sockets {
         for listener in &config.listeners {
             match listener {
                 Listener::Unix(path) => sockets.add_unix(match inherited.unix(path) {
-                    Some(listener) => listener,
+                    Some(listener) => listener?,
                     None => UnixListener::bind(path, access)?,
                 }),
                 Listener::UnixDefault => {
-                    let bound = inherited.unix_default().map(Ok);
+                    let bound = inherited.unix_default();
                     match bound.unwrap_or_else(|| UnixListener::bind_default(access)) {
                         Ok(listener) => sockets.add_unix(listener),
                         // A container may have no other place for it.
@@ -176,7 +176,7 @@ fn bind_tcp(
     inherited: &mut InheritedSockets,
     address: SocketAddr,
 ) -> Result<TcpListener, BindError> {
-    inherited.tcp(address).map_or_else(|| TcpListener::bind(address), Ok)
+    inherited.tcp(address).unwrap_or_else(|| TcpListener::bind(address))
 }
 
 /// Whether the machine lacks the address family (IPv6).
