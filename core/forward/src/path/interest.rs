@@ -192,8 +192,10 @@ impl Router {
         self.egress.stats.busy.marked += u64::from(is_marked);
         let to = incoming.received.downstream();
         let origin = DataOrigin::store(is_marked);
-        self.egress.stats.memory_bytes += packet.len() as u64;
+        let (bytes, sent) = (packet.len() as u64, self.egress.stats.out_data);
         self.egress.data(&to, incoming.face.is_local(), origin, incoming.interest.name, packet);
+        let copies = self.egress.stats.out_data - sent;
+        self.egress.stats.memory_bytes += copies * bytes;
     }
 
     /// Begins a disk read for an Interest. The Interest waits for it in the PIT.
