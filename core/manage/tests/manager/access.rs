@@ -253,6 +253,9 @@ fn applications_change_only_their_face() {
         (Command::FibRemoveNextHop, register()),
         (Command::CsConfig, parameters(|p| p.capacity = Some(0))),
         (Command::CsErase, register()),
+        (Command::CsPin, parameters(|p| (p.name, p.count) = (Some(name("/x")), Some(1)))),
+        (Command::CsUnpin, register()),
+        (Command::CsEvictFirst, register()),
         (
             Command::StrategyChoiceSet,
             parameters(|p| {
