@@ -19,7 +19,8 @@ pub(crate) const FRESHNESS_MS: u64 = 1000;
 
 /// Maximum number of datasets that are kept for Interests for their later segments.
 const DATASETS_MAX: usize = 64;
-/// Maximum size of kept datasets in bytes, without the newest.
+/// Maximum size of kept datasets in bytes, without the newest, which may have
+/// [`FETCH_BYTES_MAX`] bytes.
 const DATASET_BYTES_MAX: usize = 16 << 20;
 /// Maximum size of a dataset that a client accepts, in bytes.
 const FETCH_BYTES_MAX: usize = 256 << 20;
@@ -34,7 +35,7 @@ pub(crate) struct DatasetCache {
 
 impl DatasetCache {
     /// Divides `content` into segments under `<name>/<version>`, keeps them, and returns the first.
-    /// Returns `None` if the signer fails.
+    /// Returns `None` if the signer fails, or if the content is larger than a client accepts.
     pub(crate) fn publish(
         &mut self,
         name: NameView<'_>,
@@ -42,6 +43,9 @@ impl DatasetCache {
         now_unix_ms: u64,
         signer: &dyn Signer,
     ) -> Option<Packet> {
+        if content.len() > FETCH_BYTES_MAX {
+            return None;
+        }
         // Two versions within one millisecond must differ.
         self.last_version = now_unix_ms.max(self.last_version + 1);
         let mut versioned = name.to_name();
