@@ -29,7 +29,8 @@ pub(super) struct PendingSignals {
 pub(super) struct Signals {
     pipe: UnixStream,
     has_to_stop: Arc<AtomicBool>,
-    /// SIGHUP. It also arrives when the terminal closes, and a reload then changes nothing.
+    /// SIGHUP. It also arrives when the terminal closes; then the router applies what has changed
+    /// in its configuration file. Not handled if it was ignored at the start (`nohup`).
     has_to_reload: Arc<AtomicBool>,
     continuing: Vec<(Arc<AtomicBool>, &'static str)>,
     registered: Vec<SigId>,
@@ -48,7 +49,9 @@ impl Signals {
             continuing: Vec::new(),
             registered: Vec::new(),
         };
-        signals.add(SIGHUP, Arc::clone(&signals.has_to_reload), &sender)?;
+        if !is_kept_ignored(SIGHUP) {
+            signals.add(SIGHUP, Arc::clone(&signals.has_to_reload), &sender)?;
+        }
         for signal in STOPPING.into_iter().filter(|&signal| !is_kept_ignored(signal)) {
             signals.add(signal, Arc::clone(&signals.has_to_stop), &sender)?;
         }
