@@ -249,10 +249,7 @@ impl DiskTier {
         for disk in self.recovery.disks.iter_mut().filter(|disk| !disk.may_index()) {
             disk.erased.clear();
         }
-        let is_over = |disk: &DiskRecovery| {
-            disk.stage == Stage::Indexing && disk.jobs.is_empty() && disk.reading == 0
-        };
-        if self.recovery.disks.iter().all(is_over) {
+        if self.recovery.disks.iter().all(DiskRecovery::is_finished) {
             self.recovery.disks = Vec::new();
         }
     }

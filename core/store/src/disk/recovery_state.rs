@@ -129,6 +129,12 @@ impl Recovery {
         self.disks.is_empty()
     }
 
+    /// The disks that are not recovered yet, one bit each.
+    pub(super) fn unfinished_set(&self) -> u64 {
+        let disks = (0..).zip(&self.disks);
+        disks.fold(0, |set, (at, disk)| set | u64::from(!disk.is_finished()) << at)
+    }
+
     /// Whether there is work that needs no disk.
     pub(super) fn has_work(&self) -> bool {
         self.disks.iter().any(DiskRecovery::has_work)
@@ -154,6 +160,10 @@ impl Recovery {
 }
 
 impl DiskRecovery {
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == Stage::Indexing && self.jobs.is_empty() && self.reading == 0
+    }
+
     pub(super) fn may_index(&self) -> bool {
         !(self.is_abandoned || self.stage == Stage::Indexing && self.jobs.is_empty())
     }

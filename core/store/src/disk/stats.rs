@@ -67,6 +67,8 @@ weir_base::counters! {
         /// [`DiskTierConfig::disks`](super::DiskTierConfig::disks), since all shards see the same
         /// stalled disk.
         stalled_set: Set, "disks_stalled", status 2;
+        /// The disks whose contents are still being recovered, as in `stalled_set`.
+        unrecovered_set: Set;
     }
 }
 

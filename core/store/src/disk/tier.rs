@@ -119,6 +119,7 @@ impl DiskTier {
             stalled_set: (0..)
                 .zip(&self.devices)
                 .fold(0, |set, (at, device)| set | u64::from(device.is_stalled) << at),
+            unrecovered_set: self.recovery.unfinished_set(),
             ..self.stats
         }
     }

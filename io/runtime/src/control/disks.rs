@@ -162,6 +162,8 @@ impl OpenDisks {
 #[derive(Default)]
 struct LoggedDiskState {
     has_recovered: bool,
+    /// Disks that respond and are not recovered yet. `None` before all reports have arrived.
+    recovering_set: Option<u64>,
     stalls: u64,
     stalled_set: u64,
     damaged: ThrottledCount,
@@ -239,9 +241,10 @@ impl Disks {
         self.final_flush.is_some()
     }
 
-    /// Whether the index is still being recovered.
+    /// Whether the index of a disk is still being recovered. A disk that does not respond is left
+    /// out: it may hang for good, and the router works without it.
     pub(super) fn is_recovering(&self) -> bool {
-        !self.logged.has_recovered
+        !self.logged.has_recovered && self.logged.recovering_set.is_none_or(|set| set != 0)
     }
 
     pub(super) fn snapshots(&self) -> Vec<DiskSnapshot> {
@@ -268,6 +271,7 @@ impl Disks {
         }
         self.log_errors(now);
         let news = &mut self.logged;
+        news.recovering_set = Some(sum.unrecovered_set & !sum.stalled_set);
         if !sum.is_recovering() && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(

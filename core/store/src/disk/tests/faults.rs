@@ -282,6 +282,19 @@ fn write_failures_pause_but_reads_continue() {
 }
 
 #[test]
+fn stall_during_recovery_is_reported() {
+    let (mut fixture, _) = filled();
+    fixture.restart();
+    assert_eq!((fixture.stats().unrecovered_set, fixture.stats().stalled_set), (1, 0));
+    fixture.take();
+    fixture.wait_ms(fixture.config.stalled_after_ns / NS_PER_MS);
+    assert_eq!((fixture.stats().unrecovered_set, fixture.stats().stalled_set), (1, 1));
+    fixture.settle();
+    let stats = fixture.stats();
+    assert_eq!((stats.unrecovered_set, stats.stalled_set, stats.is_recovering()), (0, 0, false));
+}
+
+#[test]
 fn stalled_disk_releases_reads() {
     let (mut fixture, names) = filled();
     let stalled_after_ms = fixture.config.stalled_after_ns / NS_PER_MS;
