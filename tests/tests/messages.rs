@@ -173,7 +173,7 @@ const CASES: &[Case] = &[
     case("route to an unknown face", Running, "route add /a 99999", "`weir face list`").exits(4),
     case("unknown route", Running, "route remove /a udp4://127.0.0.1:9", "`weir route list`")
         .exits(4),
-    case("unknown strategy", Running, "strategy set /a best", "best-route or multicast"),
+    case("unknown strategy", Running, "strategy set /a best", "best-route or multicast").exits(4),
     // Keys
     case("no default key", OtherUser, "key show", "create one with `weir key new`"),
     case("unknown key", NoRouter, "key show /none", "`weir key list`").exits(4),

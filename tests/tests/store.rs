@@ -489,7 +489,8 @@ fn pins_stay_and_soon_goes_first() {
     let put = |name: &str, bytes: usize| {
         let _ = random_file(&host.path(&name[1..]), bytes, bytes as u64);
         let (producer, ready) = router.put(&[&name[1..], name]);
-        router.weir_json(&["cs", "fetch", name]);
+        // Exits with 1 if not all of the object fits.
+        router.weir(&["cs", "fetch", name]);
         let versioned = ready["name"].as_str().expect("a name").to_owned();
         (producer, versioned)
     };

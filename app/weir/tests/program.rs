@@ -37,7 +37,10 @@ fn bash_completions(line: &[&str]) -> BTreeSet<String> {
         line[line.len() - 1],
         line[line.len() - 2],
     );
-    let output = Command::new("bash").args(["--norc", "-c", &ask]).output().expect("bash starts");
+    // The script is longer than an argument may be.
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), ask).expect("written");
+    let output = Command::new("bash").arg("--norc").arg(file.path()).output().expect("bash starts");
     assert!(output.status.success(), "{}", text(&output.stderr));
     text(&output.stdout).lines().map(str::to_owned).collect()
 }

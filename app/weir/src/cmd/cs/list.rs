@@ -196,7 +196,7 @@ mod tests {
             assert!(row.contains(part), "{part}: {text}");
         }
         assert!(text.contains("1 of 9 objects; "), "{text}");
-        assert!(text.contains("pinned: /data, up to 1 MiB"), "{text}");
+        assert!(text.contains("pinned: /data, up to 1.00 MiB"), "{text}");
         assert!(!text.contains("partial"), "{text}");
         assert_eq!(list_json(&list())["objects"][0]["last_use_ms_ago"], 3000);
     }
