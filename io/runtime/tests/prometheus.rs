@@ -155,11 +155,8 @@ fn metrics_move_to_an_overlapping_address_or_stay() {
     };
     let blocker = TcpListener::bind("127.0.0.2:0").unwrap();
     let taken = blocker.local_addr().unwrap();
-    let configs = [
-        config(taken),
-        config(SocketAddr::from(([0, 0, 0, 0], old.port()))),
-        config(old),
-    ];
+    let configs =
+        [config(taken), config(SocketAddr::from(([0, 0, 0, 0], old.port()))), config(old)];
     let handle = router.handle.as_mut().unwrap();
     let [to_taken, to_all, to_old] = configs;
     assert!(matches!(handle.reload(to_taken), Err(StartError::Metrics { .. })));
