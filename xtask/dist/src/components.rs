@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::package::{Cpu, LICENCE, Release};
+use crate::package::{LICENCE, Release};
 use crate::tools;
 
 /// How deep the licences of bundled C code lie in a crate.
@@ -40,13 +40,13 @@ pub(crate) struct Components {
 }
 
 impl Components {
-    pub(crate) fn read(root: &Path, cpu: Cpu) -> anyhow::Result<Self> {
-        let target = cpu.target();
-        let words = ["tree", "--locked", "--package", "weir", "--target", &target, "--edges"];
+    /// Those of a crate of the workspace, built for a target of Rust.
+    pub(crate) fn read(root: &Path, crate_name: &str, target: &str) -> anyhow::Result<Self> {
+        let words = ["tree", "--locked", "--package", crate_name, "--target", target, "--edges"];
         let edges = ["normal,no-proc-macro", "--prefix", "depth", "--format", " {p}"];
         let tree = tools::output(tools::cargo(root).args(words).args(edges))?;
-        let metadata =
-            tools::output(tools::cargo(root).args(["metadata", "--locked", "--format-version=1"]))?;
+        let words = ["metadata", "--locked", "--format-version=1", "--filter-platform", target];
+        let metadata = tools::output(tools::cargo(root).args(words))?;
         let metadata: Value = serde_json::from_str(&metadata)?;
         let packages = metadata["packages"].as_array().context("no packages")?;
         let of_value = |package: &Value| {

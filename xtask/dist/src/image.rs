@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::file::{self, File, Kind};
-use crate::package::{Cpu, HOME, LICENCE, Release};
+use crate::package::{Contents, Cpu, HOME, LICENCE, Release};
+
+/// The folder of the book in the packages.
+pub(crate) const BOOK: &str = "/usr/share/doc/weir/book";
 
 /// The user of the router, in the image alone. Docker and Kubernetes know it by its number.
 const USER: u32 = 6363;
@@ -21,19 +24,14 @@ pub(crate) fn file_name(release: &Release) -> String {
     format!("weir-{}-oci.tar", release.version)
 }
 
-/// An image for several processors. Each has one layer: the program, what `common` holds, and what
-/// a system without any other file needs.
-pub(crate) fn write(
-    release: &Release,
-    programs: &[(Cpu, Vec<u8>)],
-    common: &[File],
-) -> anyhow::Result<Vec<u8>> {
+/// An image for several processors. Each has one layer: the program, its files, and what a system
+/// without any other file needs.
+pub(crate) fn write(release: &Release, all: &[Contents]) -> anyhow::Result<Vec<u8>> {
     let mut layout = Layout { blobs: Vec::new() };
     let mut manifests = Vec::new();
-    for (cpu, program) in programs {
+    for Contents { cpu, program, files: own } in all {
         let mut files = base_files();
-        // Services and completions have no use in a container.
-        files.extend(common.iter().filter(|file| is_wanted(file)).cloned());
+        files.extend(own.iter().filter(|file| is_wanted(file)).cloned());
         files.push(File::program("/usr/bin/weir", program.as_slice()));
         let archive = file::tar(&files, release.epoch)?;
         let layer = layout.add(LAYER, file::gzip(&archive)?);
@@ -55,8 +53,10 @@ pub(crate) fn write(
     file::tar(&layout.blobs, release.epoch)
 }
 
+/// Services, completions and the book have no use in a container.
 fn is_wanted(file: &File) -> bool {
-    file.kind == Kind::Config || file.path.starts_with("/usr/share/doc/")
+    let is_doc = file.path.starts_with("/usr/share/doc/") && !file.path.starts_with(BOOK);
+    file.kind == Kind::Config || is_doc
 }
 
 /// Blobs under the hash of their content.
@@ -164,25 +164,35 @@ mod tests {
     #[test]
     fn each_processor_has_its_program() {
         let release = Release { version: "1.2.3".into(), revision: 1, epoch: 5 };
-        let programs = [(Cpu::X86_64, b"one".to_vec()), (Cpu::Aarch64, b"two".to_vec())];
-        let common = [
-            File::config("/etc/weir/weir.toml", "[store]"),
-            File::plain("/usr/lib/systemd/system/weir-router.service", ""),
-        ];
-        let image = write(&release, &programs, &common).expect("image");
-        assert_eq!(image, write(&release, &programs, &common).expect("image"));
-        for (cpu, program) in programs {
+        let contents = |cpu, text: &str| {
+            let files = vec![
+                File::config("/etc/weir/weir.toml", "[store]"),
+                File::plain("/usr/lib/systemd/system/weir-router.service", ""),
+                File::doc("/usr/share/doc/weir/THIRD-PARTY", text),
+                File::doc(format!("{BOOK}/index.html"), ""),
+            ];
+            Contents { cpu, program: text.into(), files }
+        };
+        let all = [contents(Cpu::X86_64, "one"), contents(Cpu::Aarch64, "two")];
+        let image = write(&release, &all).expect("image");
+        assert_eq!(image, write(&release, &all).expect("image"));
+        for Contents { cpu, program, .. } in all {
             let layer = layer(&image, cpu).expect("layer");
             assert_eq!(find(&layer, "usr/bin/weir").expect("program"), program);
             assert_eq!(find(&layer, "etc/weir/weir.toml").expect("configuration"), b"[store]");
+            let licences = find(&layer, "usr/share/doc/weir/THIRD-PARTY").expect("licences");
+            assert_eq!(licences, program);
+            assert!(find(&layer, "usr/share/doc/weir/book/index.html").is_err());
             assert!(find(&layer, "usr/lib/systemd/system/weir-router.service").is_err());
         }
     }
 
+    const EMPTY: Contents = Contents { cpu: Cpu::X86_64, program: Vec::new(), files: Vec::new() };
+
     #[test]
     fn blobs_have_the_names_of_their_content() {
         let release = Release { version: "1.2.3".into(), revision: 1, epoch: 5 };
-        let image = write(&release, &[(Cpu::X86_64, Vec::new())], &[]).expect("image");
+        let image = write(&release, &[EMPTY]).expect("image");
         let mut blobs = 0;
         for entry in tar::Archive::new(&image[..]).entries().expect("entries") {
             let mut entry = entry.expect("entry");

@@ -20,11 +20,15 @@ use sha2::{Digest, Sha256};
 
 use crate::components::Components;
 use crate::file::File;
-use crate::package::{Cpu, Format, Package, Release};
+use crate::image::BOOK;
+use crate::package::{Contents, Cpu, Format, Release};
 use crate::tools::Tools;
 
+const THIRD_PARTY: &str = "/usr/share/doc/weir/THIRD-PARTY";
+const BILL: &str = "/usr/share/doc/weir/sbom.cdx.json";
+
 const USAGE: &str = "\
-Usage: cargo xtask dist [--cpu CPU]... [--no-wheel] [--check]
+Usage: cargo xtask dist [--cpu CPU]... [--no-wheel] [--book] [--check]
 
 Builds static programs, and packs them as deb, rpm and container image into target/dist, with a
 wheel for Python. The files depend on the commit alone: SOURCE_DATE_EPOCH, or the time of the
@@ -32,6 +36,7 @@ commit, is the age of everything.
 
   --cpu CPU     only for this processor, x86_64 or aarch64 [default: both]
   --no-wheel    leave out the wheel
+  --book        pack target/book too, which `cargo xtask book` makes
   --check       then install the packages of this machine's processor and run what is in them: in a
                 Debian in namespaces of its own, in an empty root, and as a container (needs root)";
 
@@ -39,6 +44,7 @@ commit, is the age of everything.
 struct Options {
     cpus: Vec<Cpu>,
     no_wheel: bool,
+    book: bool,
     check: bool,
 }
 
@@ -55,6 +61,7 @@ impl Options {
                     })?);
                 }
                 "--no-wheel" => options.no_wheel = true,
+                "--book" => options.book = true,
                 "--check" => options.check = true,
                 other => bail!("unexpected argument `{other}`\n\n{USAGE}"),
             }
@@ -97,7 +104,15 @@ fn run(options: &Options) -> anyhow::Result<()> {
     for cpu in &options.cpus {
         programs.push((*cpu, programs::build(root, &tools, *cpu, release.epoch)?));
     }
-    let common = common_files(root, &tools, &release, own)?;
+    let common = common_files(root, &programs::path(root, own), options.book)?;
+    let all: Vec<Contents> = programs
+        .into_iter()
+        .map(|(cpu, program)| {
+            let mut files = common.clone();
+            files.extend(component_files(root, &tools, &release, cpu)?);
+            Ok(Contents { cpu, program, files })
+        })
+        .collect::<anyhow::Result<_>>()?;
     let mut written = Vec::new();
     let mut write = |name: String, octets: &[u8]| {
         let path = out.join(name);
@@ -105,32 +120,31 @@ fn run(options: &Options) -> anyhow::Result<()> {
         written.push(path.clone());
         anyhow::Ok(path)
     };
-    let of = |cpu, program: &[u8], format, release: &Release| {
-        package::weir(root, release, cpu, (program, &common), format)
-    };
     let mut packages = Vec::new();
-    for (cpu, program) in &programs {
-        let plain = write(format!("weir-{}-{}", release.version, cpu.linux()), program)?;
+    for contents in &all {
+        let name = format!("weir-{}-{}", release.version, contents.cpu.linux());
+        let plain = write(name.clone(), &contents.program)?;
         fs::set_permissions(plain, fs::Permissions::from_mode(0o755))?;
-        let deb = of(*cpu, program, Format::Deb, &release)?;
-        let rpm = of(*cpu, program, Format::Rpm, &release)?;
+        for (path, end) in [(THIRD_PARTY, "THIRD-PARTY"), (BILL, "cdx.json")] {
+            let file = contents.files.iter().find(|file| file.path == path).context(path)?;
+            write(format!("{name}.{end}"), &file.data)?;
+        }
+        let deb = package::weir(root, &release, contents, Format::Deb)?;
+        let rpm = package::weir(root, &release, contents, Format::Rpm)?;
         let deb = write(deb::file_name(&deb), &deb::write(&deb)?)?;
         let rpm = write(rpm_package::file_name(&rpm), &rpm_package::write(&rpm)?)?;
-        packages.push((*cpu, deb, rpm));
+        packages.push((contents, deb, rpm));
     }
-    let image = image::write(&release, &programs, &common)?;
-    let image = write(image::file_name(&release), &image)?;
+    let image = write(image::file_name(&release), &image::write(&release, &all)?)?;
     if !options.no_wheel {
-        let wheel = programs::wheel(root, &tools, &out, release.epoch)?;
-        written.push(wheel);
+        written.push(programs::wheel(root, &tools, &out, release.epoch)?);
     }
     write_sums(&out, &written)?;
     if options.check {
         let next = Release { revision: 2, ..release };
-        let at = |cpu: &Cpu| *cpu == own;
-        let (_, program) = programs.iter().find(|(cpu, _)| at(cpu)).context("no program")?;
-        let (_, deb, rpm) = packages.into_iter().find(|(cpu, ..)| at(cpu)).context("no package")?;
-        let next: Package = of(own, program, Format::Deb, &next)?;
+        let of_own = packages.into_iter().find(|(contents, ..)| contents.cpu == own);
+        let (contents, deb, rpm) = of_own.context("no package")?;
+        let next = package::weir(root, &next, contents, Format::Deb)?;
         let next_deb = tools::target_folder(root).join("dist-check").join(deb::file_name(&next));
         fs::create_dir_all(next_deb.parent().context("in a folder")?)?;
         fs::write(&next_deb, deb::write(&next)?)?;
@@ -141,19 +155,19 @@ fn run(options: &Options) -> anyhow::Result<()> {
 
 /// What the packages of all processors and formats hold. The program of this machine prints its
 /// configuration, its manual and the completions of shells.
-fn common_files(
-    root: &Path,
-    tools: &Tools,
-    release: &Release,
-    own: Cpu,
-) -> anyhow::Result<Vec<File>> {
-    let program = programs::path(root, own);
+fn common_files(root: &Path, program: &Path, with_book: bool) -> anyhow::Result<Vec<File>> {
     let mut files = package::units(root)?;
-    let print = |words: &[&str]| tools::output(Command::new(&program).args(words));
+    let print = |words: &[&str]| tools::output(Command::new(program).args(words));
     files.push(File::config("/etc/weir/weir.toml", print(&["router", "--print-default-config"])?));
-    files.extend(completions(&program));
-    files.extend(manual(root, &program)?);
-    let components = Components::read(root, own)?;
+    files.extend(completions(program)?);
+    files.extend(manual(root, program)?);
+    if with_book {
+        let book = tools::target_folder(root).join("book");
+        if !book.join("index.html").exists() {
+            bail!("{} has no book; run `cargo xtask book`", book.display());
+        }
+        add_folder(&book, BOOK, &mut files)?;
+    }
     let doc = |name: &str| format!("/usr/share/doc/weir/{name}");
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         let text = fs::read(root.join(name)).with_context(|| format!("cannot read {name}"))?;
@@ -162,13 +176,37 @@ fn common_files(
     let copyright = "Weir is licensed under Apache-2.0 (LICENSE-APACHE) or MIT (LICENSE-MIT), as \
                      you choose.\nTHIRD-PARTY has the licences of the libraries in it.\n";
     files.push(File::doc(doc("copyright"), copyright));
-    let libraries = components.licences(&tools.licences()?)?;
-    files.push(File::doc(doc("THIRD-PARTY"), libraries));
-    files.push(File::doc(doc("sbom.cdx.json"), components.bill(release)?));
     Ok(files)
 }
 
-fn completions(program: &Path) -> Vec<File> {
+/// The licences and the bill of the libraries in the program for a processor.
+fn component_files(
+    root: &Path,
+    tools: &Tools,
+    release: &Release,
+    cpu: Cpu,
+) -> anyhow::Result<[File; 2]> {
+    let components = Components::read(root, "weir", &cpu.target())?;
+    let licences = components.licences(&tools.licences()?)?;
+    Ok([File::doc(THIRD_PARTY, licences), File::doc(BILL, components.bill(release)?)])
+}
+
+/// Adds the files of a folder and of those in it.
+fn add_folder(folder: &Path, to: &str, files: &mut Vec<File>) -> anyhow::Result<()> {
+    let failed = || format!("cannot read {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(failed)? {
+        let entry = entry.with_context(failed)?;
+        let path = format!("{to}/{}", entry.file_name().to_string_lossy());
+        if entry.file_type().with_context(failed)?.is_dir() {
+            add_folder(&entry.path(), &path, files)?;
+        } else {
+            files.push(File::doc(path, fs::read(entry.path()).with_context(failed)?));
+        }
+    }
+    Ok(())
+}
+
+fn completions(program: &Path) -> anyhow::Result<Vec<File>> {
     let shells = [
         ("bash", "/usr/share/bash-completion/completions/weir"),
         ("zsh", "/usr/share/zsh/vendor-completions/_weir"),
@@ -176,12 +214,10 @@ fn completions(program: &Path) -> Vec<File> {
     ];
     let mut files = Vec::new();
     for (shell, path) in shells {
-        match tools::output(Command::new(program).args(["completions", shell])) {
-            Ok(script) => files.push(File::plain(path, script)),
-            Err(error) => eprintln!("==> completions for {shell} are NOT packed: {error:#}"),
-        }
+        let script = tools::output(Command::new(program).args(["completions", shell]))?;
+        files.push(File::plain(path, script));
     }
-    files
+    Ok(files)
 }
 
 fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
@@ -189,10 +225,7 @@ fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    if let Err(error) = tools::output(Command::new(program).arg("man").arg(&folder)) {
-        eprintln!("==> the manual is NOT packed: {error:#}");
-        return Ok(Vec::new());
-    }
+    tools::output(Command::new(program).arg("man").arg(&folder))?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let entry = entry?;
@@ -235,10 +268,25 @@ mod tests {
     }
 
     #[test]
+    fn folders_are_added_with_all_below() {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::create_dir(folder.path().join("css")).expect("folder");
+        fs::write(folder.path().join("css/a.css"), "a").expect("write");
+        fs::write(folder.path().join("index.html"), "b").expect("write");
+        let mut files = Vec::new();
+        add_folder(folder.path(), BOOK, &mut files).expect("read");
+        let mut paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        paths.sort_unstable();
+        let expected = ["css/a.css", "index.html"].map(|name| format!("{BOOK}/{name}"));
+        assert_eq!(paths, expected);
+    }
+
+    #[test]
     fn all_processors_are_the_default() {
         assert_eq!(parse(&[]).expect("no words").cpus, Cpu::ALL);
-        let only = parse(&["--cpu", "aarch64", "--check"]).expect("good words");
-        assert_eq!(only, Options { cpus: vec![Cpu::Aarch64], no_wheel: false, check: true });
+        let only = parse(&["--cpu", "aarch64", "--check", "--book"]).expect("good words");
+        let cpus = vec![Cpu::Aarch64];
+        assert_eq!(only, Options { cpus, no_wheel: false, book: true, check: true });
         assert!(parse(&["--cpu", "m68k"]).is_err() && parse(&["--fast"]).is_err());
     }
 }

@@ -41,6 +41,14 @@ impl Cpu {
     }
 }
 
+/// What the packages for a processor hold, in all formats.
+#[derive(Debug, Clone)]
+pub(crate) struct Contents {
+    pub(crate) cpu: Cpu,
+    pub(crate) program: Vec<u8>,
+    pub(crate) files: Vec<File>,
+}
+
 /// Version and time of a release.
 #[derive(Debug, Clone)]
 pub(crate) struct Release {
@@ -82,17 +90,15 @@ pub(crate) enum Format {
 
 /// The package `weir`: program, services, configuration, manual and licences.
 ///
-/// `common` holds what is the same for all processors and formats. The format decides over scripts
-/// and the place of zsh's completions.
+/// The format decides over scripts and the place of zsh's completions.
 pub(crate) fn weir(
     root: &Path,
     release: &Release,
-    cpu: Cpu,
-    (program, common): (&[u8], &[File]),
+    contents: &Contents,
     format: Format,
 ) -> anyhow::Result<Package> {
-    let mut files = common.to_vec();
-    files.push(File::program("/usr/bin/weir", program));
+    let mut files = contents.files.clone();
+    files.push(File::program("/usr/bin/weir", contents.program.as_slice()));
     let folder = match format {
         Format::Deb => "deb",
         Format::Rpm => "rpm",
@@ -109,7 +115,7 @@ pub(crate) fn weir(
                       fetch files by name, a gateway to HTTP, and a controller that spreads large\n\
                       files over several routers. The router runs as the service weir-router.",
         release: release.clone(),
-        cpu,
+        cpu: contents.cpu,
         files,
         scripts: scripts(&root.join("packaging").join(folder))?,
     })
@@ -168,9 +174,9 @@ pub(crate) mod tests {
     fn each_format_has_its_scripts_and_completions() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let release = example(Cpu::X86_64).release;
-        let zsh = [File::plain("/usr/share/zsh/vendor-completions/_weir", "")];
-        let package =
-            |format| weir(&root, &release, Cpu::X86_64, (b"", &zsh), format).expect("package");
+        let files = vec![File::plain("/usr/share/zsh/vendor-completions/_weir", "")];
+        let contents = Contents { cpu: Cpu::X86_64, program: Vec::new(), files };
+        let package = |format| weir(&root, &release, &contents, format).expect("package");
         let (deb, rpm) = (package(Format::Deb), package(Format::Rpm));
         assert!(deb.scripts.iter().any(|script| script.name == "postinst"));
         assert!(rpm.scripts.iter().any(|script| script.name == "postun"));
@@ -179,6 +185,8 @@ pub(crate) mod tests {
         assert!(has(&deb, "/usr/share/zsh/vendor-completions/_weir") && has(&deb, "/usr/bin/weir"));
         assert!(has(&rpm, "/usr/share/zsh/site-functions/_weir"));
         let units = units(&root).expect("units");
-        assert!(units.iter().any(|unit| unit.path.ends_with("/weir-router.service")));
+        for name in ["/weir-router.service", "/weir-router.socket", "/weir-controller.service"] {
+            assert!(units.iter().any(|unit| unit.path.ends_with(name)), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::components::Components;
 use crate::package::Cpu;
 use crate::tools::{self, Tools};
 
@@ -32,6 +33,9 @@ pub(crate) fn path(root: &Path, cpu: Cpu) -> PathBuf {
     tools::target_folder(root).join(cpu.target()).join(PROFILE).join("weir")
 }
 
+/// The target of the wheel.
+const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
+
 /// Builds the wheel for Python into a folder, and returns its path. It needs glibc 2.28.
 pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
     let folder = tools::target_folder(root).join("dist-wheel");
@@ -41,16 +45,53 @@ pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyho
     let mut maturin = Command::new(tools.python());
     maturin
         .args(["-m", "maturin", "build", "--locked", "--zig", "--compatibility", "manylinux_2_28"])
-        .args(["--profile", PROFILE, "--target", "x86_64-unknown-linux-gnu", "--manifest-path"])
+        .args(["--profile", PROFILE, "--target", WHEEL_TARGET, "--manifest-path"])
         .args(["bindings/python/Cargo.toml", "--out"])
         .arg(&folder)
         .current_dir(root);
     reproducible(&mut maturin, root, tools, epoch)?;
     tools::run(&mut maturin)?;
     let built = fs::read_dir(&folder)?.next().context("maturin left no wheel")??;
+    let mut licences = tools.licences()?;
+    licences.retain(|(name, _)| !name.starts_with("musl"));
+    let components = Components::read(root, "weir-python", WHEEL_TARGET)?;
+    let mut files = vec![("THIRD-PARTY", components.licences(&licences)?)];
+    for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        files.push((name, fs::read_to_string(root.join(name)).context(name)?));
+    }
+    let unpacked = folder.join("unpacked");
+    let wheel = |words: &[&str]| {
+        let mut wheel = Command::new(tools.python());
+        wheel.args(["-m", "wheel"]).args(words).env("SOURCE_DATE_EPOCH", epoch.to_string());
+        wheel
+    };
+    tools::run(wheel(&["unpack", "--dest"]).arg(&unpacked).arg(built.path()))?;
+    let content = fs::read_dir(&unpacked)?.next().context("the wheel is empty")??.path();
+    add_licences(&content, &files)?;
+    tools::run(wheel(&["pack", "--dest-dir"]).arg(out).arg(content))?;
     let path = out.join(built.file_name());
-    fs::copy(built.path(), &path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    path.exists().then_some(path).context("the wheel has another name after packing")
+}
+
+/// Adds licences to an unpacked wheel, where PEP 639 has them. maturin finds those next to
+/// `pyproject.toml` alone.
+fn add_licences(content: &Path, files: &[(&str, String)]) -> anyhow::Result<()> {
+    let entries = fs::read_dir(content)?.collect::<Result<Vec<_>, _>>()?;
+    let mut paths = entries.iter().map(fs::DirEntry::path);
+    let info = paths.find(|path| path.extension().is_some_and(|end| end == "dist-info"));
+    let info = info.context("the wheel has no .dist-info")?;
+    let folder = info.join("licenses");
+    fs::create_dir_all(&folder)?;
+    let metadata = fs::read_to_string(info.join("METADATA"))?;
+    let mut lines = String::new();
+    for (name, text) in files {
+        fs::write(folder.join(name), text)?;
+        lines += &format!("License-File: {name}\n");
+    }
+    // Headers end at the first empty line, or with the file.
+    let end = metadata.find("\n\n").map_or(metadata.len(), |at| at + 1);
+    fs::write(info.join("METADATA"), [&metadata[..end], &lines, &metadata[end..]].concat())?;
+    Ok(())
 }
 
 /// Sets what makes a build independent of its time and place.
@@ -71,4 +112,21 @@ fn reproducible(
         .env("CARGO_ENCODED_RUSTFLAGS", options("--remap-path-prefix").join(UNIT_SEPARATOR))
         .env("CFLAGS", options("-ffile-prefix-map").join(" "));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wheels_get_licences() {
+        let folder = tempfile::tempdir().expect("folder");
+        let info = folder.path().join("weir_ndn-1.2.3.dist-info");
+        fs::create_dir(&info).expect("folder");
+        fs::write(info.join("METADATA"), "Name: weir-ndn\n\n# Weir\n\nText\n").expect("write");
+        add_licences(folder.path(), &[("THIRD-PARTY", "MIT".into())]).expect("added");
+        let metadata = fs::read_to_string(info.join("METADATA")).expect("metadata");
+        assert_eq!(metadata, "Name: weir-ndn\nLicense-File: THIRD-PARTY\n\n# Weir\n\nText\n");
+        assert_eq!(fs::read_to_string(info.join("licenses/THIRD-PARTY")).expect("file"), "MIT");
+    }
 }

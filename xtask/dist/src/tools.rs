@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 const ZIGBUILD: &str = "0.24.1";
-const PYTHON_PACKAGES: [&str; 2] = ["ziglang==0.15.2", "maturin==1.16.0"];
+const PYTHON_PACKAGES: [&str; 3] = ["ziglang==0.15.2", "maturin==1.16.0", "wheel==0.45.1"];
 
 /// The tools, installed.
 #[derive(Debug)]
