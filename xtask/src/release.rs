@@ -18,6 +18,8 @@ use crate::{layers, target_folder, tools};
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
+const CHART: &str = "packaging/helm/weir/Chart.yaml";
+
 /// Where cargo-deny looks for the database, below `db-path` in `deny.toml`: the name and a hash of
 /// the database's address.
 const ADVISORIES: &str = "advisory-db-3157b0e258782691";
@@ -85,8 +87,8 @@ fn public_crates(metadata: &Value) -> anyhow::Result<Vec<PublicCrate>> {
     Ok(crates)
 }
 
-/// All public crates have one version, which the changelog describes, and depend on each other by
-/// version.
+/// All public crates and the Helm chart have one version, which the changelog describes. The crates
+/// depend on each other by version.
 fn check_version(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
     let first = public.first().context("no crate is public")?;
     for package in public {
@@ -111,6 +113,19 @@ fn check_version(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
     let changelog = fs::read_to_string(root.join("CHANGELOG.md"))?;
     if !changelog.lines().any(|line| line.starts_with(&heading)) {
         bail!("CHANGELOG.md has no section `{heading}`");
+    }
+    check_chart(&fs::read_to_string(root.join(CHART))?, &first.version)
+}
+
+/// The chart starts the image of its own version, unless its values name another one.
+fn check_chart(chart: &str, version: &str) -> anyhow::Result<()> {
+    for key in ["version", "appVersion"] {
+        let line = chart.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        let found =
+            line.with_context(|| format!("{CHART} has no `{key}`"))?.trim().trim_matches('"');
+        if found != version {
+            bail!("{CHART} has {key} {found}, but the crates have {version}");
+        }
     }
     Ok(())
 }

@@ -43,11 +43,29 @@ fn changelog_must_describe_the_version() {
     };
     fs::write(root.path().join("CHANGELOG.md"), "# Changelog\n\n## [0.2.0] - 2026-12-01\n")
         .expect("written");
+    let chart = root.path().join(CHART);
+    fs::create_dir_all(chart.parent().expect("a folder")).expect("created");
+    fs::write(&chart, "version: 0.2.0\nappVersion: \"0.2.0\"\n").expect("written");
     assert!(check_version(root.path(), &[one("0.2.0")]).is_ok());
     let error = check_version(root.path(), &[one("0.3.0")]).expect_err("no section");
     assert!(error.to_string().contains("[0.3.0]"), "{error}");
     let error = check_version(root.path(), &[one("0.2.0"), one("0.1.0")]).expect_err("two");
     assert!(error.to_string().contains("0.1.0"), "{error}");
+}
+
+#[test]
+fn chart_must_have_the_version() {
+    let chart = |version: &str, app: &str| {
+        format!("name: weir\nversion: {version}\nappVersion: \"{app}\"\nkubeVersion: \">=1.26\"\n")
+    };
+    assert!(check_chart(&chart("0.2.0", "0.2.0"), "0.2.0").is_ok());
+    for (wrong, key) in
+        [(chart("0.1.0", "0.2.0"), "version 0.1.0"), (chart("0.2.0", "0.1.0"), "app")]
+    {
+        let error = check_chart(&wrong, "0.2.0").expect_err("another version");
+        assert!(error.to_string().contains(key), "{error}");
+    }
+    assert!(check_chart("name: weir\n", "0.2.0").is_err());
 }
 
 #[test]
