@@ -63,17 +63,22 @@ kill $get || { cat get.log >&2; exit 1; }; wait $get 2>/dev/null || true
 
 # The controller's database: an operator's token and a registered file.
 database=state/controller.db
-url=http://127.0.0.1:18636
 "$weir" controller --database $database token add --role operator --name me > state/me.token
-"$weir" controller --database $database --listen "${url#http://}" --json > controller.log 2>&1 &
+"$weir" controller --database $database --listen 127.0.0.1:0 --json > controller.log 2>&1 &
 pids="$pids $!"
-wait_for controller.log ready
+wait_for controller.log '"ready"'
+url=$(sed -n 's/.*"url":"\([^"]*\)".*/\1/p' controller.log)
 "$weir" put file /upgrade/registered --segment-size 1200 --json \
-    --controller $url --controller-token-file state/me.token > registered.log 2>&1 &
+    --controller "$url" --controller-token-file state/me.token > registered.log 2>&1 &
 pids="$pids $!"
 wait_for registered.log '"object"'
-sleep 2
-"$weir" controller file list --controller $url --controller-token-file state/me.token
+for _ in $(seq 100); do
+    "$weir" controller file list --controller "$url" --controller-token-file state/me.token > files
+    grep -q /upgrade/registered files && break
+    sleep 0.1
+done
+wait_for files /upgrade/registered
+cat files
 stop
 ls -lR state
 tar --sort=name --owner=0 --group=0 --numeric-owner --sparse -C state -czf "$here/$version.tar.gz" .
