@@ -38,7 +38,7 @@ wait_for() {
 # The status of the store, one key a line.
 store_status() { inside weir status cs --json | tr -d ' ' | tr ',{' '\n\n'; }
 store_size() { store_status | sed -n 's/^"capacity_bytes"://p' | head -n 1; }
-# Whether all that waits is written, and the disks have at least so many entries.
+# Whether all that waits is written, and the disks have at least this number of entries.
 disk_has() {
     store_status | sed -n '/^"disk":/,$p' >"$work/disk"
     [ "$(sed -n 's/^"entries"://p' "$work/disk" | head -n 1)" -ge "$1" ] &&
@@ -58,9 +58,9 @@ stop_put() {
 # Files outside of what every system changes as it runs.
 files() {
     (cd "$root" && find . -xdev \( -path ./var/log -o -path ./var/lib/dpkg -o -path ./run -o \
-        -path ./tmp -o -path ./var/tmp -o -path ./var/lib/systemd -o -path ./root -o -path ./srv -o \
-        -path ./var/lib/private -o -path ./etc/machine-id -o -path ./var/cache \) -prune -o -print |
-        sort)
+        -path ./tmp -o -path ./var/tmp -o -path ./var/lib/systemd -o -path ./root -o \
+        -path ./srv -o -path ./var/lib/private -o -path ./etc/machine-id -o \
+        -path ./var/cache \) -prune -o -print | sort)
 }
 end() {
     status=$?
