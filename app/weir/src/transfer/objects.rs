@@ -103,10 +103,15 @@ impl ReadArgs {
 
 /// Latest version of an object, or the version that the name contains.
 fn target(name: Name) -> Target {
-    match name.as_view().last().and_then(|last| last.as_version()) {
-        Some(_) => Target::Version { versioned: name },
-        None => Target::Latest { object: name, allow_stored: true },
+    if has_version(&name) {
+        Target::Version { versioned: name }
+    } else {
+        Target::Latest { object: name, allow_stored: true }
     }
+}
+
+fn has_version(name: &Name) -> bool {
+    name.as_view().last().is_some_and(|last| last.as_version().is_some())
 }
 
 /// What is fetched of objects that are no directories.
@@ -311,7 +316,8 @@ impl Walker<'_> {
             let directory = directory_of(&metadata, &visit.name);
             let lists_more = visit.depth + 1 < self.walk.list_depth;
             for entry in entries {
-                if !self.walk.visits_files && !(lists_more && entry.ends_with(b"/")) {
+                let is_listing = lists_more && entry.ends_with(b"/");
+                if !(self.walk.visits_files || is_listing) {
                     continue;
                 }
                 let path = join_path(&visit.path, entry);
@@ -390,8 +396,9 @@ impl DownloadHost for Walker<'_> {
         }
         let first = active.first.clone();
         Ok(match self.walk.part {
-            Part::Listings => Box::new(NoOutput),
-            Part::First => {
+            Part::Listings if !has_version(&active.visit.name) => Box::new(NoOutput),
+            // No metadata are fetched for a given version, so only its segment shows that it exists.
+            Part::Listings | Part::First => {
                 let newest = found.metadata.next_segment.and(found.metadata.newest_segment());
                 let segment = newest.unwrap_or(0);
                 Box::new(PartOutput { segments: segment..segment.saturating_add(1), first })
