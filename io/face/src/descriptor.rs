@@ -63,7 +63,9 @@ pub(crate) fn receive(
         while let Some(control) = head.as_ref() {
             if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let numbers = libc::CMSG_DATA(head).cast::<RawFd>();
-                let bytes = control.cmsg_len as usize - control_bytes(0);
+                // `usize` with glibc, `u32` with musl.
+                let len: usize = control.cmsg_len as _;
+                let bytes = len - control_bytes(0);
                 for at in 0..bytes / size_of::<RawFd>() {
                     let file = OwnedFd::from_raw_fd(numbers.add(at).read_unaligned());
                     files.push(UntrustedFile::new(file));

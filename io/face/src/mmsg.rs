@@ -355,7 +355,8 @@ fn push_control<T: Copy>(
     kind: libc::c_int,
     value: T,
 ) {
-    let at = header.msg_controllen as usize;
+    // `usize` with glibc, `u32` with musl.
+    let at: usize = header.msg_controllen as _;
     // SAFETY: these only compute sizes.
     let (space, len) = unsafe {
         let bytes = size_of::<T>() as libc::c_uint;

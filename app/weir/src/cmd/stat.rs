@@ -154,7 +154,7 @@ impl<'a> Facts<'a> {
             ..1024 => count(bytes, "byte", "bytes"),
             _ => format!("{} ({bytes} bytes)", octets(bytes)),
         });
-        let signers: Vec<String> = self.signers.iter().map(|signer| signer_text(signer)).collect();
+        let signers: Vec<String> = self.signers.iter().map(signer_text).collect();
         let verified = match self.doubt() {
             None => "yes".to_owned(),
             Some(doubt) => format!("no: {doubt}"),

@@ -13,7 +13,7 @@ fn slurm_shares_survive_kills_and_a_lost_node() {
     let running = sweep.start_on("slurm");
     sweep.wait_for_share(2);
     let job = std::fs::read_to_string(sweep.out().join("slurm.job")).expect("a job");
-    cluster.command(&mut Command::new("scancel").arg(format!("{job}_2")));
+    cluster.command(Command::new("scancel").arg(format!("{job}_2")));
     let log = running.fail();
     assert!(log.contains("2 of 8 runs are missing; repeat the command to continue"), "{log}");
     assert!(log.contains("share 2/4: cancelled"), "{log}");
