@@ -64,7 +64,7 @@ impl Process {
     /// # Panics
     /// If it cannot be started.
     pub fn start_with_input(title: &str, mut command: Command, input: Stdio) -> Self {
-        reset_ignored_sigint();
+        reset_ignored_signals();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
@@ -288,19 +288,22 @@ impl Drop for Process {
     }
 }
 
-/// Makes SIGINT work in child processes if this process ignores it, as shells do for background
-/// jobs. Children inherit an ignored signal, and programs such as Python then never get it. They do
-/// not inherit handlers, so a handler that does nothing restores the default for them.
-fn reset_ignored_sigint() {
+/// Makes SIGINT and SIGHUP work in child processes if this process ignores them, as shells do for
+/// background jobs, and nohup. Children inherit an ignored signal, and programs such as Python then
+/// never get it. They do not inherit handlers, so a handler that does nothing restores the default
+/// for them.
+fn reset_ignored_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
         let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-        // Signal n is bit n - 1 (proc(5)).
-        if ignored.unwrap_or(0) & 1 << (Signal::SIGINT as i32 - 1) != 0 {
-            let unread = Arc::new(AtomicBool::new(false));
-            signal_hook::flag::register(Signal::SIGINT as i32, unread).expect("a handler");
+        for signal in [Signal::SIGINT as i32, Signal::SIGHUP as i32] {
+            // Signal n is bit n - 1 (proc(5)).
+            if ignored.unwrap_or(0) & 1 << (signal - 1) != 0 {
+                let unread = Arc::new(AtomicBool::new(false));
+                signal_hook::flag::register(signal, unread).expect("a handler");
+            }
         }
     });
 }

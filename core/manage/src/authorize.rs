@@ -7,22 +7,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, NS_PER_S};
-use weir_security::{Verifier, verify_data};
+use weir_security::verify_data;
 use weir_wire::{DataView, InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
 
 use crate::commands::{Command, Scope};
-use crate::config::ManagerConfig;
+use crate::config::{AnchorLookup, ManagerConfig};
 use crate::io::Sender;
 use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::request::{Clocks, ManagementRequest};
-
-/// The configured trust anchors.
-pub trait AnchorLookup: Send {
-    /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of
-    /// its key, or the digest of its key. `None` if it is not an anchor, or not valid now.
-    fn verifier(&self, locator: KeyLocatorView<'_>, now_unix_ms: u64) -> Option<&dyn Verifier>;
-}
 
 /// Maximum difference between SignatureTime and the router's clock, in milliseconds (NFD).
 const CLOCK_SKEW_MS: u64 = 120_000;

@@ -5,12 +5,18 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use weir_forward::strategy::StrategyKind as RouterStrategy;
-use weir_security::{DigestSigner, Signer};
-use weir_wire::Name;
+use weir_security::{DigestSigner, Signer, Verifier};
+use weir_wire::{KeyLocatorView, Name};
 
-use crate::authorize::AnchorLookup;
 use crate::io::StoreSettings;
 use crate::strategy::StrategyInfo;
+
+/// The configured trust anchors.
+pub trait AnchorLookup: Send {
+    /// The verifier for the key that a KeyLocator names: the name of an anchor certificate or of
+    /// its key, or the digest of its key. `None` if it is not an anchor, or not valid now.
+    fn verifier(&self, locator: KeyLocatorView<'_>, now_unix_ms: u64) -> Option<&dyn Verifier>;
+}
 
 /// The initial configuration of the manager.
 pub struct ManagerConfig {

@@ -41,8 +41,7 @@ mod strategy;
 mod tests;
 mod transactions;
 
-pub use authorize::AnchorLookup;
-pub use config::ManagerConfig;
+pub use config::{AnchorLookup, ManagerConfig};
 pub use contents::{ContentsAnswer, ContentsTask};
 pub use controller::ControllerStatus;
 pub use dataset::{DatasetError, DatasetFetch};

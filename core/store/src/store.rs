@@ -603,7 +603,9 @@ impl Store {
     fn remove_unlisted(&mut self, index: u32) -> Packet {
         if let Some(holdings) = &mut self.holdings {
             holdings.remove(&self.memory, index);
-            self.keep_uses(index);
+            if let Some(disks) = &mut self.disks {
+                objects::keep_uses(&mut self.memory, disks, index);
+            }
         }
         if let Some(disks) = &mut self.disks {
             disks.unqueue(index, &self.memory.entries[index]);

@@ -78,7 +78,7 @@ impl InheritedSockets {
         Some(self.0.swap_remove(at).socket)
     }
 
-    /// Takes the Unix socket with this path. `None` if there is none; an error if it cannot be used.
+    /// Takes the Unix socket with this path. `None` if there is none; an error if it is unusable.
     pub fn unix(&mut self, path: &Path) -> Option<Result<UnixListener, BindError>> {
         let path = std::path::absolute(path).ok()?;
         let socket = self.take_address(&Address::Unix(path.clone()))?;

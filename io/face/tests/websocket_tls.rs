@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use weir_base::{Packet, Pool};
 use weir_face::{
     Accepted, CertificateFiles, Connected, FaceUri, Listener, RecvStatus, SendStatus,
-    ServerCertificate, Socket, TlsTrust, WebSocketListener,
+    ServerCertificate, Socket, TcpListener, TlsTrust, WebSocketListener,
 };
 use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::face::{data, link_with, octets_of, packets_of};
@@ -65,7 +65,8 @@ impl Files {
     fn listen(&self, hosts: &[&str]) -> (Listener, u16) {
         let certificate = ServerCertificate::load(&self.issue(hosts)).unwrap();
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = WebSocketListener::bind_tls(any_port, certificate).unwrap();
+        let tcp = TcpListener::bind(any_port).unwrap();
+        let listener = WebSocketListener::on(tcp, Some(certificate));
         let uri = listener.local_uri();
         assert!(uri.to_string().starts_with("wss://127.0.0.1:"), "{uri}");
         (Listener::WebSocket(listener), uri.socket_addr().unwrap().port())

@@ -83,8 +83,8 @@ enum CsCommand {
     /// Keep the Data under a prefix in memory
     ///
     /// Data that memory holds now, or that arrives later, stays until `weir cs unpin`, up to
-    /// --size. All pins together may use fifteen sixteenths of the memory. A pin ends when the router
-    /// stops, unless the prefix is in the configuration ([[pin]]). It takes precedence over
+    /// --size. All pins together may use fifteen sixteenths of the memory. A pin ends when the
+    /// router stops, unless the prefix is in the configuration ([[pin]]). It takes precedence over
     /// rules of a controller for the same or a longer prefix.
     #[command(
         after_help = "Examples:\n  weir cs pin /demo/services\n  weir cs pin /demo --size 100MiB"

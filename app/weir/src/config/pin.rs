@@ -30,8 +30,9 @@ pub(super) fn check(pins: &[PinSection], store: Size) -> anyhow::Result<()> {
     match rules.check(store.bytes) {
         Ok(()) => Ok(()),
         Err(RulesError::KeepTooMuch { bytes, bytes_max }) => bail!(
-            "the sizes of all [[pin]] add up to {}, but they may use at most {}, fifteen sixteenths \
-             of [store] `size` = \"{store}\"; reduce them, or raise the size of the store",
+            "the sizes of all [[pin]] add up to {}, but they may use at most {}, fifteen \
+             sixteenths of [store] `size` = \"{store}\"; reduce them, or raise the \
+             size of the store",
             Size { bytes },
             Size { bytes: bytes_max }
         ),

@@ -397,7 +397,8 @@ impl DownloadHost for Walker<'_> {
         let first = active.first.clone();
         Ok(match self.walk.part {
             Part::Listings if !has_version(&active.visit.name) => Box::new(NoOutput),
-            // No metadata are fetched for a given version, so only its segment shows that it exists.
+            // No metadata are fetched for a given version, so only its segment shows that it
+            // exists.
             Part::Listings | Part::First => {
                 let newest = found.metadata.next_segment.and(found.metadata.newest_segment());
                 let segment = newest.unwrap_or(0);

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -70,6 +72,10 @@ impl Site {
 
     /// Starts a command that decides where its log goes.
     pub(crate) fn start_in(&self, mut command: Command) -> Served<'_> {
+        // If these tests ignore SIGHUP, as below nohup, the router would inherit that, and ignore
+        // reloads. It does not inherit a handler.
+        let unread = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(Signal::SIGHUP as i32, unread).unwrap();
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

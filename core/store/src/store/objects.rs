@@ -1,6 +1,7 @@
 //! The list of stored objects. See [`crate::objects`](crate::ObjectList).
 
 use super::Store;
+use super::disks::Disks;
 use super::memory::Memory;
 use crate::holdings::HoldingsCursor;
 use crate::objects::{ObjectsPage, StoredObject};
@@ -69,19 +70,18 @@ impl Store {
             page.is_partial |= holdings.missed() > 0;
         }
     }
+}
 
-    /// Passes the counters of an object to the index of the disks before memory removes the last
-    /// packet of the object. Without that index the counters are lost.
-    #[cold]
-    pub(super) fn keep_uses(&mut self, index: u32) {
-        let Self { memory, disks: Some(disks), .. } = self else { return };
-        let node = memory.entries[index].node;
-        let object = memory.parent_hash(&memory.entries[index]);
-        if memory.packets_of(node) == 1
-            && let (Some(object), Some(disk)) = (object, disks.holdings_mut())
-        {
-            disk.add_uses(object, memory.take_uses(node));
-        }
+/// Passes the counters of an object to the index of the disks before memory removes the last packet
+/// of the object. Without that index the counters are lost.
+#[cold]
+pub(super) fn keep_uses(memory: &mut Memory, disks: &mut Disks, index: u32) {
+    let node = memory.entries[index].node;
+    let object = memory.parent_hash(&memory.entries[index]);
+    if memory.packets_of(node) == 1
+        && let (Some(object), Some(disk)) = (object, disks.holdings_mut())
+    {
+        disk.add_uses(object, memory.take_uses(node));
     }
 }
 

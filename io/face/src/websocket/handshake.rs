@@ -53,14 +53,6 @@ impl WebSocketListener {
         TcpListener::bind(address).map(|tcp| Self { tcp, certificate: None })
     }
 
-    /// Like [`Self::bind`], over TLS.
-    pub fn bind_tls(
-        address: SocketAddr,
-        certificate: ServerCertificate,
-    ) -> Result<Self, BindError> {
-        Self::bind(address).map(|listener| Self { certificate: Some(certificate), ..listener })
-    }
-
     /// Listens on this socket, with a certificate over TLS.
     pub fn on(tcp: TcpListener, certificate: Option<ServerCertificate>) -> Self {
         Self { tcp, certificate }

@@ -28,6 +28,7 @@ mod erasures;
 mod faces;
 mod handshakes;
 mod management;
+mod manager_config;
 mod operators;
 mod reload;
 mod service;

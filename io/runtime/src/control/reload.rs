@@ -14,8 +14,8 @@ use weir_store::StoreConfig;
 use weir_wire::Name;
 
 use super::Control;
+use super::manager_config::manager_config;
 use super::operators::Operators;
-use super::start::manager_config;
 use crate::config::{ManagementConfig, RuntimeConfig, TrustAnchor};
 use crate::reload::ReloadReport;
 

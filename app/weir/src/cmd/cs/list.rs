@@ -149,7 +149,10 @@ fn list_json(list: &ObjectList) -> Value {
             "pinned": is_pinned(list, object),
         })
     };
-    let pin = |(prefix, bytes_max): &(Name, u64)| json!({ "prefix": prefix.to_string(), "bytes_max": bytes_max });
+    let pin = |(prefix, bytes_max): &(Name, u64)| {
+        let prefix = prefix.to_string();
+        json!({ "prefix": prefix, "bytes_max": bytes_max })
+    };
     json!({
         "objects": list.objects.iter().map(object).collect::<Vec<_>>(),
         "total": list.total,

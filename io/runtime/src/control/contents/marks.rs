@@ -1,4 +1,4 @@
-//! Marks Data to be evicted first: batches of all shards, one after the other, until all have ended.
+//! Marks Data to be evicted first: batches of all shards, one after the other, until all are done.
 
 use std::time::Duration;
 

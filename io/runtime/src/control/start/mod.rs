@@ -12,19 +12,18 @@ use mio::{Interest, Poll, Waker};
 use weir_base::HashKey;
 use weir_face::TlsTrust;
 use weir_forward::Command;
-use weir_manage::{AnchorLookup, ManagerConfig, ManagerInput, StoreSettings};
+use weir_manage::ManagerInput;
 
 use self::sockets::Sockets;
 pub(super) use self::sockets::warn_if_shared;
 use self::threads::WorkerStarter;
 use super::acceptor::Acceptor;
-use super::anchors::Anchors;
 use super::contents::Contents;
 use super::disks::OpenDisks;
 use super::erasures::Erasures;
 use super::faces::Faces;
 use super::management::Management;
-use super::operators::Operators;
+use super::manager_config::manager_config;
 use super::reload::{DeclaredParts, Reloads};
 use super::service::Service;
 use super::signals::Signals;
@@ -34,7 +33,7 @@ use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64
 use crate::arena::Preparer;
 use crate::check::check_values;
 use crate::clock::Clock;
-use crate::config::{RuntimeConfig, TrustAnchor};
+use crate::config::RuntimeConfig;
 use crate::contents::Contents as StoreContents;
 use crate::error::StartError;
 use crate::face_quota::FaceQuota;
@@ -198,34 +197,5 @@ impl Control {
             is_stopping: false,
             failure: None,
         })
-    }
-}
-
-/// `None` without anchors.
-fn lookup(anchors: &[TrustAnchor]) -> Option<Box<dyn AnchorLookup>> {
-    (!anchors.is_empty()).then(|| Box::new(Anchors(anchors.to_vec())) as _)
-}
-
-pub(in crate::control) fn manager_config(
-    config: &RuntimeConfig,
-    store_bytes_max: u64,
-) -> ManagerConfig {
-    ManagerConfig {
-        anchors: lookup(&config.management.trust_anchors),
-        announcement_anchors: lookup(&config.management.announcement_anchors),
-        local_registration: config.management.local_registration,
-        operators: Operators::new(config).describe(),
-        localhop: config.management.localhop,
-        holdings_for_neighbours: config.management.holdings_for_neighbours,
-        readvertise_nlsr: config.management.readvertise_nlsr,
-        store: StoreSettings {
-            capacity_bytes: config.store.capacity_bytes,
-            admit: config.store.admit,
-            serve: config.store.serve,
-        },
-        store_bytes_max,
-        routes_max: config.fib_entries_max,
-        fib_entries_max: config.fib_entries_max,
-        ..ManagerConfig::default()
     }
 }
