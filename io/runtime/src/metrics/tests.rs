@@ -130,20 +130,16 @@ fn series_stay_bounded_and_constant() {
             kind: RemovedKind::OnDemand,
             counters: LinkCounters { in_data: removed, ..Default::default() },
         });
-        let begin = std::time::Instant::now();
-        let text = encode(snapshot, &ExtraMetrics::default());
-        (text, begin.elapsed())
+        encode(snapshot, &ExtraMetrics::default())
     };
-    let (before, took) = scrape(1000, 0..5000, 0);
-    let (after, _) = scrape(1000, 7000..7001, 99);
+    let before = scrape(1000, 0..5000, 0);
+    let after = scrape(1000, 7000..7001, 99);
     let names = |text: &str| {
         series(text).map(|line| line.rsplit_once(' ').expect("a value").0.to_owned()).collect()
     };
     let (names_before, names_after): (Vec<String>, Vec<String>) = (names(&before), names(&after));
     assert_eq!(names_before, names_after, "peers that come and go change no series");
     assert!(names_before.len() < 20_000, "{} series", names_before.len());
-    // The limit for a whole scrape is 50 ms; a busy machine of tests gets ten times as long.
-    assert!(took < std::time::Duration::from_millis(500), "{took:?}");
     let sum = "weir_face_packets_total{transport=\"tcp4\",remote=\"on-demand\",direction=\"in\",\
                kind=\"data\"}";
     assert!(after.contains(&format!("{sum} {}\n", 99 + 17_000)), "closed faces still count");
