@@ -104,6 +104,9 @@ pub(crate) fn log_processors(threads: usize) {
     }
 }
 
+/// `memory.limit_in_bytes` of version 1 says "no limit" with the largest number of pages.
+const GROUP_UNLIMITED_BYTES: u64 = 1 << 62;
+
 /// The limit with the least memory left, or `None` without limits.
 pub fn memory_limit() -> Option<MemoryLimit> {
     let used = MemoryUsage::now().ok()?;
@@ -117,9 +120,10 @@ pub fn memory_limit() -> Option<MemoryLimit> {
         (bytes != libc::RLIM_INFINITY).then(|| MemoryLimit { name: name.into(), bytes, left_bytes })
     });
     let groups = cgroup_files().into_iter().filter_map(|path| {
-        let bytes = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
-        let left_bytes = u64::saturating_sub(bytes, used.resident_bytes);
-        Some(MemoryLimit { name: path.display().to_string(), bytes, left_bytes })
+        let bytes: u64 = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+        let left_bytes = bytes.saturating_sub(used.resident_bytes);
+        let name = path.display().to_string();
+        (bytes < GROUP_UNLIMITED_BYTES).then_some(MemoryLimit { name, bytes, left_bytes })
     });
     own.chain(groups).min_by_key(|limit| limit.left_bytes)
 }
