@@ -106,9 +106,7 @@ fn foreign_results_are_not_resumed() {
     let out = tempfile::tempdir().expect("folder");
     run(&session("examples/line", out.path()), &RunOptions::default());
     let refused = |session: Session| match session.run(&RunOptions::default(), &|_| ()) {
-        Err(SessionError::Run(RunError::Record(RecordError::DifferentRun {
-            difference, ..
-        }))) => difference,
+        Err(SessionError::Record(RecordError::DifferentRun { difference, .. })) => difference,
         other => panic!("{other:?}"),
     };
     let newer = Session::new(&order("examples/line", out.path()), &program("d")).expect("right");
