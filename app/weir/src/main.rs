@@ -27,6 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(
     name = "weir",
+    bin_name = "weir",
     version = env!("WEIR_VERSION"),
     about,
     max_term_width = 100,
