@@ -7,6 +7,7 @@ mod clients;
 mod layers;
 mod release;
 mod steps;
+mod suite;
 mod tidy;
 mod tools;
 mod unused;
@@ -22,7 +23,8 @@ Usage: cargo xtask COMMAND
   ci                     everything a change must pass: format, layers, tidy, clippy, rustdoc,
                          tests
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones,
-                         `size` and `chart` too; what follows -- goes to `cargo test`
+                         `size` and `chart` too; what follows -- goes to `cargo test`, and
+                         what follows another -- to the test executables
   layers                 check layers, forbidden edges between crates, what `cargo run` starts,
                          circles of files within a crate, and public items that nothing uses
   layers --circles       the check for circles alone

@@ -6,10 +6,13 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{chart, clients, layers, report, target_folder, tidy};
+use crate::{chart, clients, layers, report, suite, target_folder, tidy};
 
 /// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
+
+/// What cargo builds and tests.
+const WITH_WORKSPACE: [&str; 3] = ["--workspace", WITH_LAB[0], WITH_LAB[1]];
 
 /// Size limit of the program without the laboratory. The controller's databases (SQLite,
 /// PostgreSQL), HTTP and TLS are 13 MB of it; HTTP/2, HTTP/3 and the HTTP client of the gateway are
@@ -38,20 +41,17 @@ impl TestOptions {
         Ok(options)
     }
 
-    fn cargo_arguments(&self) -> Vec<String> {
-        let mut arguments = vec!["test".into(), "--workspace".into()];
-        arguments.extend(WITH_LAB.map(str::to_owned));
-        let mut passed_on = self.passed_on.iter();
-        arguments.extend(passed_on.by_ref().take_while(|word| *word != "--").cloned());
-        let harness: Vec<String> = passed_on.cloned().collect();
-        if self.full || !harness.is_empty() {
-            arguments.push("--".into());
-        }
-        if self.full {
-            arguments.push("--include-ignored".into());
-        }
-        arguments.extend(harness);
-        arguments
+    /// What follows `--` up to the next `--`, for cargo.
+    fn for_cargo(&self) -> Vec<&str> {
+        let passed_on = self.passed_on.iter().map(String::as_str);
+        WITH_WORKSPACE.into_iter().chain(passed_on.take_while(|word| *word != "--")).collect()
+    }
+
+    /// The arguments of the test executables.
+    fn for_harness(&self) -> Vec<String> {
+        let passed_on = self.passed_on.iter().skip_while(|word| *word != "--").skip(1);
+        let full = self.full.then(|| "--include-ignored".to_owned());
+        full.into_iter().chain(passed_on.cloned()).collect()
     }
 }
 
@@ -109,15 +109,17 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
         size(root)?;
         step("chart", || chart::check(root))?;
     }
-    let arguments = options.cargo_arguments();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (clients_at, examples) = (clients::folder(root), binary.with_file_name("examples"));
     let environment = [
         ("WEIR_BIN", &*binary.to_string_lossy()),
         ("WEIR_EXAMPLES", &*examples.to_string_lossy()),
         ("WEIR_INTEROP", &*clients_at.to_string_lossy()),
     ];
-    run_cargo(root, &words, &environment)
+    step("tests", || suite::run(root, &options.for_cargo(), &options.for_harness(), &environment))?;
+    if options.passed_on.is_empty() {
+        cargo(root, &[&["test", "--doc"], &WITH_WORKSPACE[..]].concat(), &[])?;
+    }
+    Ok(())
 }
 
 /// Builds the packages, by a program of its own: its libraries would delay every other command.
@@ -148,8 +150,7 @@ fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> a
     Ok(())
 }
 
-/// Runs a step, and prints its name and duration on standard error. The tests are not a step, so
-/// that a run ends with cargo's own results.
+/// Runs a step, and prints its name and duration on standard error.
 pub(crate) fn step(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     eprintln!("==> {name}");
     let start = Instant::now();
@@ -167,16 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn test_options_become_arguments_of_cargo() {
-        let arguments = |words: &[&str]| parse(words).expect("good words").cargo_arguments();
-        let all = ["test", "--workspace", "--features", "weir/lab"];
-        assert_eq!(arguments(&[]), all);
-        assert_eq!(arguments(&["--full"]), [&all[..], &["--", "--include-ignored"]].concat());
-        let words = ["--test", "interop", "--", "--include-ignored", "--nocapture"];
-        assert_eq!(
-            arguments(&["--full", "--", "--test", "interop", "--", "--nocapture"]),
-            [&all[..], &words].concat()
-        );
+    fn words_go_to_cargo_and_to_the_harness() {
+        let all = &WITH_WORKSPACE[..];
+        let none = parse(&[]).expect("good words");
+        assert_eq!((none.for_cargo(), none.for_harness()), (all.to_vec(), vec![]));
+        let full = ["--full", "--", "--test", "interop", "--", "--nocapture"];
+        let full = parse(&full).expect("good words");
+        assert_eq!(full.for_cargo(), [all, &["--test", "interop"]].concat());
+        assert_eq!(full.for_harness(), ["--include-ignored", "--nocapture"]);
     }
 
     #[test]
