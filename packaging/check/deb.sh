@@ -9,13 +9,10 @@
 set -eu
 
 base=$1 first=$2 second=$3
-name=weir-check-$$
-work=$(mktemp -d)
-root=$work/root
-group=$work/cgroup/$name
 init=
+. "$(dirname "$0")/system.sh"
+root=$work/root
 
-say() { echo "==> $*" >&2; }
 fail() {
     echo "deb.sh: $*" >&2
     if [ -n "$init" ]; then
@@ -23,18 +20,7 @@ fail() {
     fi
     exit 1
 }
-inside() {
-    nsenter --target "$init" --all -- \
-        env --chdir=/ -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root "$@"
-}
-# Waits at most 30 seconds for a command to succeed.
-wait_for() {
-    for _ in $(seq 150); do
-        if "$@" >/dev/null 2>&1; then return 0; fi
-        sleep 0.2
-    done
-    fail "timed out: $*"
-}
+inside() { in_system "$init" "$@"; }
 # The status of the store, one key a line.
 store_status() { inside weir status cs --json | tr -d ' ' | tr ',{' '\n\n'; }
 store_size() { store_status | sed -n 's/^"capacity_bytes"://p' | head -n 1; }
@@ -62,62 +48,10 @@ files() {
         -path ./srv -o -path ./var/lib/private -o -path ./etc/machine-id -o \
         -path ./var/cache \) -prune -o -print | sort)
 }
-end() {
-    status=$?
-    set +e
-    if [ -n "$init" ]; then
-        echo 1 >"$group/cgroup.kill"
-        sleep 1
-    fi
-    # Groups of services, innermost first.
-    find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null
-    umount "$work/cgroup"
-    rm -rf --one-file-system "$work"
-    exit $status
-}
-trap end EXIT
-trap 'exit 1' INT TERM
-
 say "starting the system"
-cp -a "$base" "$root"
+init=$(start_system "$base" root)
 install -m 644 "$first" "$root/first.deb"
 install -m 644 "$second" "$root/second.deb"
-mkdir "$work/cgroup"
-mount -t cgroup2 cgroup "$work/cgroup"
-mkdir "$group"
-cat >"$work/start" <<END
-set -e
-mount --make-rprivate /
-mount --bind $root $root
-mount -t proc proc $root/proc
-mount -t sysfs -o ro sysfs $root/sys
-mount -t cgroup2 cgroup $root/sys/fs/cgroup
-mount -t tmpfs -o mode=755 tmpfs $root/dev
-for node in null zero full random urandom tty; do
-    touch $root/dev/\$node
-    mount --bind /dev/\$node $root/dev/\$node
-done
-mkdir $root/dev/pts $root/dev/shm
-mount -t devpts -o newinstance,ptmxmode=0666 devpts $root/dev/pts
-ln -s pts/ptmx $root/dev/ptmx
-mount -t tmpfs -o mode=1777 tmpfs $root/dev/shm
-mount -t tmpfs -o mode=755 tmpfs $root/run
-cd $root
-mkdir -p .old
-pivot_root . .old
-umount -l /.old
-rmdir /.old
-exec env -i container=weir-check PATH=/usr/sbin:/usr/bin /usr/sbin/init
-END
-sh -c 'echo $$ >"$1/cgroup.procs" && exec unshare --pid --fork --mount --net --uts --ipc --cgroup \
-    sh "$2"' sh "$group" "$work/start" >"$work/console" 2>&1 &
-outer=$!
-for _ in $(seq 100); do
-    init=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null | tr -d ' ')
-    if [ -n "$init" ] && grep -q systemd "/proc/$init/comm"; then break; fi
-    sleep 0.1
-done
-[ -n "$init" ] || { cat "$work/console" >&2; fail "no system"; }
 wait_for inside systemctl is-active multi-user.target
 files >"$work/before"
 

@@ -11,7 +11,7 @@ use crate::package::Cpu;
 use crate::tools::{self, output, run};
 
 /// Debian's packages of what the checks need.
-const PACKAGES: [&str; 5] = ["mmdebstrap", "rpm", "rpm2cpio", "cpio", "bubblewrap"];
+const PACKAGES: [&str; 6] = ["mmdebstrap", "rpm", "rpm2cpio", "cpio", "bubblewrap", "iproute2"];
 
 /// What was written, for the processor of this machine.
 pub(crate) struct Written {
@@ -32,12 +32,17 @@ pub(crate) fn all(root: &Path, written: &Written) -> anyhow::Result<()> {
     run(Command::new(scripts.join("image.sh")).arg(&unpacked))?;
     let base = debian(&tools::target_folder(root).join("dist-check/debian"))?;
     let debs = [&written.deb, &written.next_deb];
-    run(Command::new(scripts.join("deb.sh")).arg(base).args(debs))
+    run(Command::new(scripts.join("deb.sh")).arg(&base).args(debs))?;
+    run(Command::new(scripts.join("two.sh")).arg(&base).arg(&written.deb))
 }
 
 fn install_tools() -> anyhow::Result<()> {
     let has = |name: &&str| {
-        let name = if *name == "bubblewrap" { "bwrap" } else { name };
+        let name = match *name {
+            "bubblewrap" => "bwrap",
+            "iproute2" => "ip",
+            name => name,
+        };
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(name).exists())
     };
