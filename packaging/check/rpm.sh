@@ -23,7 +23,7 @@ done
     fail "the configuration file is not marked as one"
 # rpm verifies the hashes.
 rpm -K --nosignature "$package" >&2 || fail "rpm -K failed"
-if rpm -qp --requires "$package" | grep -v '^rpmlib(' | grep -v '^/bin/sh$'; then
+if rpm -qp --requires "$package" | grep -v -e '^rpmlib(' -e '^config(weir)' -e '^/bin/sh$'; then
     fail "the package requires these"
 fi
 mkdir "$work/database" "$work/root"

@@ -40,10 +40,10 @@ done
 in_system "$one" sh -c 'head -c 100M /dev/urandom >sample.bin'
 
 start=$(date +%s)
-on "$one" apt-get install --quiet --yes ./weir.deb
+on "$one" apt-get install -qq --yes ./weir.deb
 on "$one" systemd-run --quiet --working-directory=/root --setenv=HOME=/root \
     weir put sample.bin /demo/sample
-on "$two" apt-get install --quiet --yes ./weir.deb
+on "$two" apt-get install -qq --yes ./weir.deb
 on "$two" weir route add /demo udp://192.0.2.1
 on "$two" weir get /demo/sample -o sample.bin
 cmp "$work/one/root/sample.bin" "$work/two/root/sample.bin" || fail "the copy differs"
