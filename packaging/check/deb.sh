@@ -108,6 +108,15 @@ if inside systemctl reload weir-router 2>/dev/null; then fail "a bad file was lo
 [ "$(store_size)" = 8388608 ] || fail "a bad file changed the store"
 cp "$work/weir.toml" "$root/etc/weir/weir.toml"
 
+say "a wrong file at a restart"
+printf '[store]\nno_such_key = 1\n' >"$root/etc/weir/weir.toml"
+if inside systemctl restart weir-router 2>/dev/null; then fail "a wrong file was accepted"; fi
+# Long enough for every limit of starts in the defaults of systemd.
+sleep 15
+cp "$work/weir.toml" "$root/etc/weir/weir.toml"
+inside systemctl restart weir-router || fail "no restart after the file was corrected"
+inside systemctl is-active weir-router.socket >/dev/null || fail "the socket unit has failed"
+
 say "a client waits for the router"
 inside systemctl stop weir-router 2>/dev/null
 [ -S "/proc/$init/root/run/nfd/nfd.sock" ] || fail "the socket ends with the router"

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 
-use crate::{chart, clients, layers, report, suite, target_folder, tidy};
+use crate::{book, chart, clients, layers, report, suite, target_folder, tidy};
 
 /// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
@@ -122,8 +122,13 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the packages, by a program of its own: its libraries would delay every other command.
+/// Builds the book and the packages, these by a program of its own: its libraries would delay every
+/// other command.
 pub(crate) fn dist(root: &Path, arguments: &[String]) -> anyhow::Result<()> {
+    let without = ["--no-book", "--help", "-h"];
+    if !arguments.iter().any(|word| without.contains(&&**word)) {
+        step("book", || book::build(root))?;
+    }
     let words = ["run", "--quiet", "--package", "weir-dist", "--"].map(str::to_owned);
     let words = [&words, arguments].concat();
     run_cargo(root, &words.iter().map(String::as_str).collect::<Vec<_>>(), &[])

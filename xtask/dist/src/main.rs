@@ -25,10 +25,12 @@ use crate::package::{Contents, Cpu, Format, Release};
 use crate::tools::Tools;
 
 const THIRD_PARTY: &str = "/usr/share/doc/weir/THIRD-PARTY";
+/// Dashboards and alerts.
+const MONITORING: &str = "/usr/share/weir/monitoring";
 const BILL: &str = "/usr/share/doc/weir/sbom.cdx.json";
 
 const USAGE: &str = "\
-Usage: cargo xtask dist [--cpu CPU]... [--no-wheel] [--book] [--check]
+Usage: cargo xtask dist [--cpu CPU]... [--no-wheel] [--no-book] [--check]
 
 Builds static programs, and packs them as deb, rpm and container image into target/dist, with a
 wheel for Python. The files depend on the commit alone: SOURCE_DATE_EPOCH, or the time of the
@@ -36,7 +38,7 @@ commit, is the age of everything.
 
   --cpu CPU     only for this processor, x86_64 or aarch64 [default: both]
   --no-wheel    leave out the wheel
-  --book        pack target/book too, which `cargo xtask book` makes
+  --no-book     leave out the book, which `cargo xtask book` makes
   --check       then install the packages of this machine's processor and run what is in them: in a
                 Debian in namespaces of its own, in an empty root, and as a container (needs root)";
 
@@ -44,7 +46,7 @@ commit, is the age of everything.
 struct Options {
     cpus: Vec<Cpu>,
     no_wheel: bool,
-    book: bool,
+    no_book: bool,
     check: bool,
 }
 
@@ -61,7 +63,7 @@ impl Options {
                     })?);
                 }
                 "--no-wheel" => options.no_wheel = true,
-                "--book" => options.book = true,
+                "--no-book" => options.no_book = true,
                 "--check" => options.check = true,
                 other => bail!("unexpected argument `{other}`\n\n{USAGE}"),
             }
@@ -104,7 +106,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
     for cpu in &options.cpus {
         programs.push((*cpu, programs::build(root, &tools, *cpu, release.epoch)?));
     }
-    let common = common_files(root, &programs::path(root, own), options.book)?;
+    let common = common_files(root, &programs::path(root, own), !options.no_book)?;
     let all: Vec<Contents> = programs
         .into_iter()
         .map(|(cpu, program)| {
@@ -168,6 +170,7 @@ fn common_files(root: &Path, program: &Path, with_book: bool) -> anyhow::Result<
         }
         add_folder(&book, BOOK, &mut files)?;
     }
+    add_folder(&root.join("docs/monitoring"), MONITORING, &mut files)?;
     let doc = |name: &str| format!("/usr/share/doc/weir/{name}");
     for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
         let text = fs::read(root.join(name)).with_context(|| format!("cannot read {name}"))?;
@@ -284,9 +287,9 @@ mod tests {
     #[test]
     fn all_processors_are_the_default() {
         assert_eq!(parse(&[]).expect("no words").cpus, Cpu::ALL);
-        let only = parse(&["--cpu", "aarch64", "--check", "--book"]).expect("good words");
+        let only = parse(&["--cpu", "aarch64", "--check", "--no-book"]).expect("good words");
         let cpus = vec![Cpu::Aarch64];
-        assert_eq!(only, Options { cpus, no_wheel: false, book: true, check: true });
+        assert_eq!(only, Options { cpus, no_wheel: false, no_book: true, check: true });
         assert!(parse(&["--cpu", "m68k"]).is_err() && parse(&["--fast"]).is_err());
     }
 }
