@@ -19,6 +19,9 @@ pub(super) struct StoreHoldings {
     build_position: u32,
     is_memory_built: bool,
     is_disk_built: bool,
+    /// Entries below this slot have passed the names of their objects to the list for the disks.
+    named_position: u32,
+    are_names_passed: bool,
     is_tracking_changes: bool,
     /// The number of the last batch of changes within the generation.
     sequence: u64,
@@ -50,6 +53,8 @@ impl StoreHoldings {
             build_position: 0,
             is_memory_built: false,
             is_disk_built: false,
+            named_position: 0,
+            are_names_passed: false,
             is_tracking_changes: false,
             sequence: 0,
             generation,
@@ -88,6 +93,9 @@ impl StoreHoldings {
     }
 
     /// Adds up to `steps` existing entries or disk records. Returns whether more work remains.
+    ///
+    /// The disks' records have only hashes of names. So at last, entries in memory pass the names
+    /// of their objects: those read from a disk before there was an index are not read again.
     pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
         if !self.is_memory_built {
             // `add` lists new entries as they arrive, so one pass over the existing slots is
@@ -106,12 +114,31 @@ impl StoreHoldings {
         }
         if !self.is_disk_built {
             self.is_disk_built = disks.is_none_or(|disks| disks.tier.build_holdings(steps));
+            return true;
         }
-        !self.is_disk_built
+        if !self.are_names_passed {
+            self.pass_names(memory, disks.and_then(Disks::holdings_mut), steps);
+        }
+        !self.are_names_passed
+    }
+
+    fn pass_names(&mut self, memory: &Memory, disk: Option<&mut Holdings>, steps: u32) {
+        let end = memory.entries.slots();
+        let to = self.named_position.saturating_add(steps).min(end);
+        let unnamed = disk.filter(|disk| disk.unnamed() > 0);
+        self.are_names_passed = unnamed.is_none() || to == end;
+        let Some(disk) = unnamed else { return };
+        for at in self.named_position..to {
+            let Some(entry) = memory.entries.get(at) else { continue };
+            if let Some(object) = memory.parent_hash(entry) {
+                disk.learn_name(object, || object_name(entry));
+            }
+        }
+        self.named_position = to;
     }
 
     pub(super) fn is_built(&self) -> bool {
-        self.is_memory_built && self.is_disk_built
+        self.is_memory_built && self.is_disk_built && self.are_names_passed
     }
 
     /// See [`Store::holdings`](crate::Store::holdings).
@@ -175,6 +202,7 @@ impl StoreHoldings {
             disk_generation = holdings.generation();
             if self.is_disk_built && holdings.retry_missed() {
                 self.is_disk_built = false;
+                (self.named_position, self.are_names_passed) = (0, false);
                 disks.tier.restart_building();
             }
         }

@@ -8,8 +8,8 @@ use crate::objects::{ObjectsPage, StoredObject};
 use crate::uses::TierShare;
 use weir_wire::{DataView, NameView};
 
-/// The newest packets of an object whose sizes are read. The others are assumed to have the same
-/// mean.
+/// Packets of an object whose sizes are read, in addition to the newest, which is often the last
+/// and shorter than the others. Further packets are assumed to have the same mean.
 const SAMPLE_PACKETS: u32 = 8;
 
 impl Store {
@@ -85,6 +85,15 @@ pub(super) fn keep_uses(memory: &mut Memory, disks: &mut Disks, index: u32) {
     }
 }
 
+/// Whether a list leaves out an object: the answers of management commands below `/localhost`,
+/// unless `prefix` selects them.
+fn is_hidden(name: NameView<'_>, prefix: NameView<'_>) -> bool {
+    let is_local = |name: NameView<'_>| {
+        name.components().next().is_some_and(|first| first.value() == b"localhost")
+    };
+    is_local(name) && !is_local(prefix)
+}
+
 /// The object of a node, if it has packets in memory and its name starts with `prefix`.
 fn stored_object(memory: &Memory, node: u32, prefix: NameView<'_>) -> Option<StoredObject> {
     let packets = memory.packets_of(node);
@@ -94,7 +103,7 @@ fn stored_object(memory: &Memory, node: u32, prefix: NameView<'_>) -> Option<Sto
     let mut at = memory.newest_of(node)?;
     let newest = &memory.entries[at];
     let name = NameView::from_value(newest.name_value()).ok()?.parent();
-    if !prefix.is_prefix_of(name) {
+    if !prefix.is_prefix_of(name) || is_hidden(name, prefix) {
         return None;
     }
     let segments = DataView::decode(&newest.packet).ok().and_then(|data| {
@@ -102,20 +111,19 @@ fn stored_object(memory: &Memory, node: u32, prefix: NameView<'_>) -> Option<Sto
         data.name.last()?.as_segment()?;
         last.checked_add(1)
     });
+    let newest_bytes = newest.packet.len() as u64;
     let (mut sampled, mut sampled_bytes) = (0, 0);
-    loop {
-        let entry = &memory.entries[at];
-        sampled_bytes += entry.packet.len() as u64;
-        sampled += 1;
-        match entry.sibling_links.previous {
-            previous if sampled < SAMPLE_PACKETS && memory.entries.contains(previous) => {
-                at = previous;
-            }
+    while sampled < SAMPLE_PACKETS {
+        match memory.entries[at].sibling_links.previous {
+            previous if memory.entries.contains(previous) => at = previous,
             _ => break,
         }
+        sampled_bytes += memory.entries[at].packet.len() as u64;
+        sampled += 1;
     }
     let packets = u64::from(packets);
-    let bytes = (u128::from(sampled_bytes) * u128::from(packets) / u128::from(sampled)) as u64;
+    let others = u128::from(sampled_bytes) * u128::from(packets - 1);
+    let bytes = newest_bytes + others.checked_div(sampled.into()).unwrap_or(0) as u64;
     Some(StoredObject {
         name: name.to_name(),
         memory: TierShare { packets, bytes },

@@ -275,3 +275,29 @@ fn counters_outlive_memory_on_disk() {
     let disk = fixture.store.objects(name("/").as_view(), next, 1000);
     assert_eq!((disk.objects.len(), disk.unnamed), (0, 2), "{disk:?}");
 }
+
+#[test]
+fn index_learns_names_of_objects_in_memory() {
+    let mut fixture = Fixture::small();
+    fixture.settle();
+    for number in 0..3 {
+        assert!(fixture.put_content(&segment("/a/v=1", number), b"x"));
+    }
+    fixture.settle();
+    fixture.restart();
+    fixture.store.stop_tracking_holdings();
+    fixture.settle();
+    for number in 0..3 {
+        assert_eq!(fixture.content(&segment("/a/v=1", number)), Some(b"x".to_vec()));
+    }
+    // The list starts the index only now. The object is not read from the disk again.
+    fixture.store.track_holdings(HoldingsConfig::default());
+    for _ in 0..100 {
+        fixture.store.build_holdings(1);
+    }
+    assert!(!fixture.store.has_holdings_to_build());
+    let from = HoldingsCursor { is_on_disk: true, object: 0 };
+    let disk = fixture.store.objects(name("/").as_view(), from, 1000);
+    assert_eq!((disk.objects.len(), disk.unnamed), (1, 0), "{disk:?}");
+    assert_eq!(disk.objects[0].disk.packets, 3);
+}

@@ -51,6 +51,35 @@ fn lists_shares_of_objects_in_memory() {
 }
 
 #[test]
+fn short_last_segment_does_not_bias_sizes() {
+    let mut fixture = Fixture::large();
+    let mut put = |segment: u64, bytes: usize| {
+        let mut name = name("/a/v=1");
+        name.push(&Component::segment(segment));
+        let data = Data::new(name).content(vec![1; bytes]).encode_with_digest();
+        fixture.put_wire(&data);
+        data.len() as u64
+    };
+    let bytes: u64 = (0..99).map(|segment| put(segment, 1000)).sum::<u64>() + put(99, 8);
+    let [object] = &list(&fixture.store, "/")[..] else { panic!("one object") };
+    assert_eq!(object.memory.bytes, bytes);
+}
+
+#[test]
+fn hides_management_unless_selected() {
+    let mut fixture = Fixture::large();
+    put(&mut fixture, "/localhost/nfd/faces/v=1", 0, 0);
+    put(&mut fixture, "/a/localhost/v=1", 0, 0);
+    let names = |prefix| {
+        let objects = list(&fixture.store, prefix);
+        objects.iter().map(|object| format!("{}", object.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(names("/"), ["/a/localhost/v=1"]);
+    assert_eq!(names("/localhost"), ["/localhost/nfd/faces/v=1"]);
+    assert_eq!(names("/localhost/nfd/faces").len(), 1);
+}
+
+#[test]
 fn counts_hits_bytes_and_last_use() {
     let mut fixture = Fixture::large();
     put(&mut fixture, "/a/v=1", 0, 0);
