@@ -89,7 +89,7 @@ pub(super) fn keep_uses(memory: &mut Memory, disks: &mut Disks, index: u32) {
 /// unless `prefix` selects them.
 fn is_hidden(name: NameView<'_>, prefix: NameView<'_>) -> bool {
     let is_local = |name: NameView<'_>| {
-        name.components().next().is_some_and(|first| first.value() == b"localhost")
+        name.components().next().is_some_and(|first| first.value == b"localhost")
     };
     is_local(name) && !is_local(prefix)
 }
