@@ -74,6 +74,14 @@ pub(crate) struct Buffers {
     large: Vec<Buffer>,
 }
 
+/// Memory of the buffers of one disk, which io_uring locks. `depth` is the most operations in
+/// progress, which the shards divide among themselves.
+pub fn locked_bytes(depth: u32, shards: usize) -> u64 {
+    let depth = (depth as usize / shards.max(1)).max(1);
+    let shard_bytes = depth * SMALL_BYTES + depth.min(LARGE_MAX) * LARGE_BYTES;
+    (shard_bytes * shards) as u64
+}
+
 impl Buffers {
     /// Buffers for `operations_max` operations at a time.
     pub(crate) fn new(operations_max: usize) -> Self {
@@ -116,6 +124,16 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locked_bytes_are_those_of_all_buffers() {
+        for (depth, shards) in [(64, 1), (64, 4), (8, 2), (1, 3)] {
+            let buffers = Buffers::new((depth as usize / shards).max(1));
+            let pooled: usize = buffers.pooled().map(|buffer| buffer.len()).sum();
+            assert_eq!(locked_bytes(depth, shards), (pooled * shards) as u64);
+        }
+        assert_eq!(locked_bytes(64, 1), 5 << 20);
+    }
 
     #[test]
     fn buffers_are_aligned_numbered_and_come_back() {

@@ -21,6 +21,7 @@ mod threads;
 
 use crc_fast::CrcAlgorithm;
 
+pub use buffer::locked_bytes;
 pub use config::{DiskFileConfig, Engine};
 #[cfg(feature = "lab")]
 pub use config::{Faults, Pace, Service};

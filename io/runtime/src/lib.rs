@@ -38,7 +38,7 @@ pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use face_quota::FaceLimits;
 pub use handle::{Handle, LocalPort};
-pub use limits::{MemoryLimit, memory_limit};
+pub use limits::{MemoryLimit, installed_memory_bytes, memory_limit, memory_limit_of_process};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
 pub use profile::{FunctionSamples, Profiler};

@@ -13,6 +13,7 @@ use crate::config::RuntimeConfig;
 use crate::memory::memory_bytes_min;
 
 const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
+const DATA: &str = "RLIMIT_DATA (ulimit -d)";
 
 /// Quarters of the remaining memory that the store gets. The rest covers page tables, socket
 /// buffers and address space lost to span alignment.
@@ -112,20 +113,44 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     let used = MemoryUsage::now().ok()?;
     let own = [
         (ADDRESS_SPACE, Resource::RLIMIT_AS, used.mapped_bytes),
-        ("RLIMIT_DATA (ulimit -d)", Resource::RLIMIT_DATA, used.data_bytes),
+        (DATA, Resource::RLIMIT_DATA, used.data_bytes),
     ];
     let own = own.into_iter().filter_map(|(name, resource, used_bytes)| {
         let (bytes, _) = getrlimit(resource).ok()?;
         let left_bytes = bytes.saturating_sub(used_bytes);
         (bytes != libc::RLIM_INFINITY).then(|| MemoryLimit { name: name.into(), bytes, left_bytes })
     });
-    let groups = cgroup_files().into_iter().filter_map(|path| {
+    own.chain(group_limits("self", used.resident_bytes)).min_by_key(|limit| limit.left_bytes)
+}
+
+/// The limits of a process's control groups. `process` is its number, or `self`.
+fn group_limits(process: &str, used_bytes: u64) -> impl Iterator<Item = MemoryLimit> {
+    cgroup_files(process).into_iter().filter_map(move |path| {
         let bytes: u64 = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
-        let left_bytes = bytes.saturating_sub(used.resident_bytes);
+        let left_bytes = bytes.saturating_sub(used_bytes);
         let name = path.display().to_string();
         (bytes < GROUP_UNLIMITED_BYTES).then_some(MemoryLimit { name, bytes, left_bytes })
+    })
+}
+
+/// The smallest limit of another process, or `None` without limits. All of it counts as left,
+/// because that process may already use what it was configured to use.
+pub fn memory_limit_of_process(pid: u32) -> Option<MemoryLimit> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    let own = [(ADDRESS_SPACE, "Max address space"), (DATA, "Max data size")];
+    let own = own.into_iter().filter_map(|(name, title)| {
+        let line = text.lines().find_map(|line| line.strip_prefix(title))?;
+        let bytes = line.split_whitespace().next()?.parse().ok()?;
+        Some(MemoryLimit { name: name.into(), bytes, left_bytes: bytes })
     });
-    own.chain(groups).min_by_key(|limit| limit.left_bytes)
+    own.chain(group_limits(&pid.to_string(), 0)).min_by_key(|limit| limit.left_bytes)
+}
+
+/// The memory of this machine, if the system reports it.
+pub fn installed_memory_bytes() -> Option<u64> {
+    // SAFETY: no memory is involved.
+    let number = |name| u64::try_from(unsafe { libc::sysconf(name) }).ok();
+    Some(number(libc::_SC_PHYS_PAGES)?.saturating_mul(number(libc::_SC_PAGESIZE)?))
 }
 
 /// Memory of this process now (`/proc/self/statm`, proc(5)), in bytes.
@@ -153,9 +178,9 @@ impl MemoryUsage {
     }
 }
 
-/// The files with the memory limits of this process's control groups.
-fn cgroup_files() -> Vec<PathBuf> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+/// The files with the memory limits of a process's control groups.
+fn cgroup_files(process: &str) -> Vec<PathBuf> {
+    let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     limit_files(&groups, &mounts)
 }
@@ -263,6 +288,14 @@ mod tests {
         for nothing in ["", "0::/\n", ":::\n\n - - \n"] {
             assert!(limit_files(nothing, nothing).is_empty());
         }
+    }
+
+    #[test]
+    fn limits_of_process_are_those_of_itself() {
+        let own = memory_limit().map(|limit| (limit.name, limit.bytes));
+        let of_process = memory_limit_of_process(std::process::id());
+        assert_eq!(of_process.map(|limit| (limit.name, limit.bytes)), own);
+        assert!(installed_memory_bytes() > Some(64 * MIB));
     }
 
     #[test]
