@@ -351,7 +351,12 @@ impl Download {
                     // NDN names of a version are below that of the object.
                     self.new_prefix = (self.mapping != NameMapping::Identity)
                         .then(|| self.mapping.version_prefix(versioned));
-                    let found = Found { metadata, is_stored };
+                    let is_from_local_store = !self.by_face.is_empty()
+                        && self
+                            .by_face
+                            .keys()
+                            .all(|(_, face)| *face == Some(FaceId::CONTENT_STORE));
+                    let found = Found { metadata, is_stored, is_from_local_store };
                     let output = services.host.output(self.id, &found);
                     let mut output = output.map_err(DownloadError::Refused)?;
                     let keys = services.host.trust(self.id).accepted_keys();
@@ -576,7 +581,7 @@ impl Download {
             return (Err(error), (is_touched && is_kept).then_some(task));
         }
         let task = DurabilityTask::Finish { serial, output, writer };
-        let Found { metadata, is_stored } = object.found;
+        let Found { metadata, is_stored, .. } = object.found;
         let stats = self.consumer.stats();
         let summary = Summary {
             versioned: metadata.versioned.clone(),

@@ -86,6 +86,8 @@ pub struct Found {
     /// The metadata came from a store, and the producer did not answer: there may be a newer
     /// version.
     pub is_stored: bool,
+    /// All packets so far came from the store of the router that this program is connected to.
+    pub is_from_local_store: bool,
 }
 
 /// The result of a finished download.

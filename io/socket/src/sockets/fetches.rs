@@ -105,8 +105,9 @@ impl DownloadHost for Fetches {
         self.open.get(&id).map(|fetch| fetch.config.clone())
     }
 
-    fn output(&mut self, id: DownloadId, _found: &Found) -> Result<Box<dyn Output>, String> {
+    fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let fetch = &self.open[&id];
+        fetch.inbox.set_from_local_store(found.is_from_local_store);
         let (inbox, range) = (fetch.inbox.clone(), fetch.range.clone());
         Ok(Box::new(ReaderOutput { inbox, range, from_newest: fetch.from_newest }))
     }

@@ -28,6 +28,8 @@ struct InboxState {
     end: Option<Result<(), SocketError>>,
     /// The object ended, and no signature covers its end.
     has_unsigned_end: bool,
+    /// What led to the object came from the local router's store.
+    is_from_local_store: bool,
     task: Option<task::Waker>,
     /// The task waits for packets or the end, and not for the object to be found.
     waits_for_packets: bool,
@@ -95,6 +97,16 @@ impl Inbox {
 
     pub(crate) fn has_unsigned_end(&self) -> bool {
         self.state().has_unsigned_end
+    }
+
+    /// Whether what led to the object came from the local router's store. Precedes
+    /// [`Inbox::set_start`].
+    pub(crate) fn set_from_local_store(&self, is_from_local_store: bool) {
+        self.state().is_from_local_store = is_from_local_store;
+    }
+
+    pub(crate) fn is_from_local_store(&self) -> bool {
+        self.state().is_from_local_store
     }
 
     /// Whether the reader is gone.

@@ -33,6 +33,7 @@ pub struct Reader {
     is_verified: bool,
     is_end_signed: bool,
     skipped_segments: u64,
+    is_from_local_store: bool,
 }
 
 /// A fetch in progress.
@@ -69,6 +70,7 @@ impl Reader {
             is_verified: true,
             is_end_signed: true,
             skipped_segments: 0,
+            is_from_local_store: false,
         };
         reader.start();
         reader
@@ -145,6 +147,12 @@ impl Reader {
         Poll::Ready(Ok(self.metadata.as_ref().expect("the metadata are known")))
     }
 
+    /// Whether the metadata came from the store of the router that this program is connected to,
+    /// and not from a next hop. False until they have been found.
+    pub fn is_from_local_store(&self) -> bool {
+        self.is_from_local_store
+    }
+
     /// The name of the version that is read. Waits until it has been found.
     ///
     /// # Errors
@@ -165,11 +173,13 @@ impl Reader {
         let start = ready!(flow.inbox.poll_start(context, awaits_packets))?;
         flow.remaining = Some((start.skip_bytes, start.len));
         flow.next_segment = start.first_segment;
+        let is_from_local_store = flow.inbox.is_from_local_store();
         if self.metadata.is_none() {
             // Later reads use the same version.
             if matches!(self.target, Target::Latest { .. }) {
                 self.target = Target::KnownMetadata { metadata: start.metadata.clone() };
             }
+            self.is_from_local_store = is_from_local_store;
             self.metadata = Some(start.metadata);
         }
         Poll::Ready(Ok(()))
