@@ -13,9 +13,11 @@ mod signals;
 mod state;
 mod table;
 mod transfer;
+mod words;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 // musl's allocator has one lock for all threads.
@@ -83,7 +85,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::try_parse()
+        .unwrap_or_else(|error| suggest_anagram(error, std::env::args().nth(1).as_deref()).exit())
+        .command;
     weir_metrics::set_commit(env!("WEIR_COMMIT"));
     match signals::install_no_op_handlers().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -100,6 +104,29 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// Suggests `get` for `gte`. Swapped letters in a short word are too different for clap, which would
+/// suggest `gateway`. `first` is the first argument.
+fn suggest_anagram(mut error: clap::Error, first: Option<&str>) -> clap::Error {
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let program = Cli::command();
+    let similar = program.get_subcommands().find(|command| {
+        let is_meant = letters(command.get_name()) == letters(word);
+        is_meant && first == Some(word) && !command.is_hide_set()
+    });
+    if let Some(similar) = similar {
+        let names = ContextValue::Strings(vec![similar.get_name().to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, names);
+    }
+    error
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -123,7 +150,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Key(args) => cmd::key::run(args),
         Command::Packet(args) => cmd::packet::run(args),
         Command::Doctor(args) => cmd::doctor::run(&args),
-        Command::Completions(args) => cmd::completions::run(&args, Cli::command()),
+        Command::Completions(args) => cmd::completions::run(&args, &Cli::command()),
         Command::Man(args) => cmd::man::run(&args, Cli::command()),
         #[cfg(feature = "lab")]
         Command::Link(args) => cmd::link::run(*args),
@@ -185,6 +212,19 @@ mod tests {
         for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
             check_examples(command, &format!("{path} {}", command.get_name()));
         }
+    }
+
+    #[test]
+    fn swapped_letters_suggest_the_command() {
+        let message = |first: &str, all: &[&str]| {
+            let error = Cli::try_parse_from(all).err().expect("an error");
+            suggest_anagram(error, Some(first)).to_string()
+        };
+        let text = message("gte", &["weir", "gte"]);
+        assert!(text.contains("'get'") && !text.contains("gateway"), "{text}");
+        assert!(message("rotuer", &["weir", "rotuer"]).contains("'router'"));
+        assert!(!message("face", &["weir", "face", "gte"]).contains("'get'"));
+        assert!(!message("nma", &["weir", "nma"]).contains("'man'"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::libc;
 use terminal_size::terminal_size_of;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use weir_face::standard_output_was_closed;
 
 pub(crate) use weir_base::units::approximate_bytes as octets;
@@ -141,30 +141,29 @@ impl Table {
     /// Renders the table for standard output, or the text `empty` if it has no rows.
     pub(crate) fn render(&self, empty: &str) -> String {
         if self.rows.is_empty() {
-            return format!("  {empty}\n");
+            return format!("{GAP}{empty}\n");
         }
-        // Without a terminal, a program may read the table.
-        let columns =
-            terminal_size_of(io::stdout()).map_or(usize::MAX, |(width, _)| width.0.into());
-        self.render_within(columns)
+        self.render_within(output_columns())
     }
 
-    /// Renders the table for a terminal with this number of columns. If it does not fit, each value
-    /// has a line of its own, so that none is cut off.
+    /// Renders the table for a terminal with this number of columns. If it does not fit, long cells
+    /// are shortened in the middle. If it still does not fit, each value has a line of its own, or
+    /// several, and nothing is cut off.
     fn render_within(&self, columns: usize) -> String {
         let width_of = |at: usize| {
             let texts = self.rows.iter().map(|row| row[at].width());
             texts.chain([self.columns[at].0.width()]).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width_of).collect();
-        if widths.iter().map(|width| width + GAP.len()).sum::<usize>() > columns {
-            return self.render_as_list();
+        let mut widths: Vec<usize> = (0..self.columns.len()).map(width_of).collect();
+        if !self.shrink(&mut widths, columns) {
+            return self.render_as_list(columns);
         }
         let headings = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
         let mut text = String::new();
         for row in std::iter::once(&headings).chain(&self.rows) {
             let mut line = String::new();
-            for ((cell, width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
+            for ((cell, &width), (_, align)) in row.iter().zip(&widths).zip(&self.columns) {
+                let cell = shortened(cell, width);
                 let padding = " ".repeat(width - cell.width());
                 line += GAP;
                 line += &match align {
@@ -178,18 +177,132 @@ impl Table {
         text
     }
 
-    /// Renders a line for each value, after its heading, and an empty line between rows.
-    fn render_as_list(&self) -> String {
-        let width = self.columns.iter().map(|(heading, _)| heading.width()).max().unwrap_or(0);
-        let rows = self.rows.iter().map(|row| {
-            let lines = self.columns.iter().zip(row).map(|((heading, _), cell)| {
-                let padding = " ".repeat(width - heading.width());
-                format!("{GAP}{heading}{padding}{GAP}{cell}\n")
+    /// Reduces the widths of the widest left-aligned columns until the table fits. Returns whether
+    /// it does. Numbers, which are right-aligned, and headings are never shortened.
+    fn shrink(&self, widths: &mut [usize], columns: usize) -> bool {
+        let total: usize = widths.iter().map(|width| width + GAP.len()).sum();
+        for _ in columns..total {
+            let long = (0..widths.len()).filter(|&at| {
+                let (heading, align) = self.columns[at];
+                align == Align::Left && widths[at] > SHORTENED_MIN.max(heading.width())
             });
-            lines.collect::<String>()
+            let Some(widest) = long.max_by_key(|&at| widths[at]) else { return false };
+            widths[widest] -= 1;
+        }
+        true
+    }
+
+    /// Renders each value after its heading, and an empty line between rows.
+    fn render_as_list(&self, columns: usize) -> String {
+        let rows = self.rows.iter().map(|row| {
+            let values = self.columns.iter().zip(row);
+            let values = values.map(|((heading, _), cell)| (*heading, cell.clone()));
+            fields_within(&values.collect::<Vec<_>>(), columns)
         });
         rows.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// Columns that a shortened cell keeps at least.
+const SHORTENED_MIN: usize = 16;
+/// Columns that a value after its label has at least.
+const VALUE_MIN: usize = 8;
+
+/// The number of columns for text on standard output. `COLUMNS` takes precedence over the
+/// terminal, as for ls(1) and ps(1); watch(1) sets it. Without both, a program may read the text,
+/// and there is no limit.
+pub(crate) fn output_columns() -> usize {
+    let stated = std::env::var("COLUMNS").ok();
+    let terminal = terminal_size_of(io::stdout()).map(|(width, _)| width.0.into());
+    columns_of(stated.as_deref(), terminal)
+}
+
+fn columns_of(stated: Option<&str>, terminal: Option<usize>) -> usize {
+    let stated = stated.and_then(|text| text.trim().parse().ok()).filter(|&columns| columns > 0);
+    stated.or(terminal.filter(|&columns| columns > 0)).unwrap_or(usize::MAX)
+}
+
+/// Lines of a label and a value for standard output. A value that does not fit continues below
+/// itself.
+pub(crate) fn fields(rows: &[(&str, String)]) -> String {
+    fields_within(rows, output_columns())
+}
+
+fn fields_within(rows: &[(&str, String)], columns: usize) -> String {
+    let label_width = rows.iter().map(|(label, _)| label.width()).max().unwrap_or(0);
+    let indent = label_width + 2 * GAP.len();
+    let value_columns = columns.saturating_sub(indent).max(VALUE_MIN);
+    let mut text = String::new();
+    for (label, value) in rows {
+        let padding = " ".repeat(label_width - label.width());
+        let mut start = format!("{GAP}{label}{padding}{GAP}");
+        for line in folded(&printable(value), value_columns) {
+            text += format!("{start}{line}").trim_end();
+            text.push('\n');
+            start = " ".repeat(indent);
+        }
+    }
+    text
+}
+
+/// A line for standard output after `indent`. What does not fit continues below.
+pub(crate) fn paragraph(indent: &str, text: &str) -> String {
+    paragraph_within(indent, text, output_columns())
+}
+
+fn paragraph_within(indent: &str, text: &str, columns: usize) -> String {
+    let text = printable(text);
+    let text_columns = columns.saturating_sub(indent.width()).max(VALUE_MIN);
+    folded(&text, text_columns).iter().map(|line| format!("{indent}{line}\n")).collect()
+}
+
+/// The bytes at the start of a text that fit into `columns`, and at least one character.
+fn fitting_bytes(text: &str, columns: usize) -> usize {
+    let mut width = 0;
+    for (at, letter) in text.char_indices() {
+        width += letter.width().unwrap_or(0);
+        if width > columns && at > 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Breaks a text into lines, at spaces where there are any.
+fn folded(text: &str, columns: usize) -> Vec<&str> {
+    let (mut lines, mut rest) = (Vec::new(), text);
+    while rest.width() > columns {
+        let fitting = fitting_bytes(rest, columns);
+        if fitting == rest.len() {
+            break;
+        }
+        let is_at_space = rest[fitting..].starts_with(' ');
+        let space = rest[..fitting].rfind(' ').filter(|&at| at > 0 && !is_at_space);
+        let (line, later) = rest.split_at(space.unwrap_or(fitting));
+        lines.push(line.trim_end());
+        rest = later.trim_start();
+    }
+    lines.push(rest);
+    lines
+}
+
+/// Shortens a text in the middle. Both ends of a name tell it apart from others.
+fn shortened(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let kept = columns.saturating_sub(1);
+    let start = &text[..fitting_bytes(text, kept / 2)];
+    let mut end = text.len();
+    let mut width = start.width();
+    for (at, letter) in text.char_indices().rev() {
+        width += letter.width().unwrap_or(0);
+        if width > kept {
+            break;
+        }
+        end = at;
+    }
+    format!("{start}…{}", &text[end..])
 }
 
 /// Formats a duration with its two largest units.
@@ -238,10 +351,50 @@ mod tests {
         let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
         table.row(vec!["/a/long/name/日本".into(), "1".into()]);
         table.row(vec!["/b".into(), "2".into()]);
-        let list = "  NAME  /a/long/name/日本\n  COST  1\n\n  NAME  /b\n  COST  2\n";
+        let list = "  NAME  /a/long/name\n        /日本\n  COST  1\n\n  NAME  /b\n  COST  2\n";
         assert_eq!(table.render_within(20), list);
-        assert_eq!(table.render_within(0), list);
+        let narrow = "  NAME  /a/long/\n        name/日\n        本\n  COST  1\n";
+        assert!(table.render_within(0).starts_with(narrow), "{}", table.render_within(0));
         assert!(table.render_within(usize::MAX).starts_with("  NAME   "));
+    }
+
+    #[test]
+    fn long_names_are_shortened_in_the_middle() {
+        let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
+        table.row(vec!["/demo/a/long/way/to/日本/file-1.bin".into(), "12345".into()]);
+        let expected = "  NAME                                COST\n  \
+                        /demo/a/long/way…/日本/file-1.bin  12345\n";
+        assert_eq!(table.render_within(42), expected);
+        for columns in 0..80 {
+            let text = table.render_within(columns);
+            let widest = text.lines().map(|line| line.width()).max();
+            assert!(widest <= Some(columns.max(16)), "{columns}: {text}");
+        }
+        assert_eq!(shortened("/a/b", 4), "/a/b");
+        assert_eq!(shortened("/a/b/c", 5), "/a…/c");
+        assert_eq!(shortened("日本日本", 5), "日…本");
+    }
+
+    #[test]
+    fn values_continue_below_themselves() {
+        let rows = [("version", "1".to_owned()), ("run", "one two three four five".to_owned())];
+        let text = "  version  1\n  run      one two\n           three four\n           five\n";
+        assert_eq!(fields_within(&rows, 22), text);
+        assert_eq!(paragraph_within("  ", "one two three", 9), "  one two\n  three\n");
+        let whole = "  version  1\n  run      one two three four five\n";
+        assert_eq!(fields_within(&rows, usize::MAX), whole);
+    }
+
+    #[test]
+    fn environment_overrides_the_terminal() {
+        assert_eq!(columns_of(Some("40"), Some(120)), 40);
+        assert_eq!(columns_of(Some("40"), None), 40);
+        for invalid in [None, Some(""), Some("0"), Some("-1"), Some("wide")] {
+            assert_eq!(columns_of(invalid, Some(120)), 120, "{invalid:?}");
+        }
+        // A terminal that does not know its size.
+        assert_eq!(columns_of(None, Some(0)), usize::MAX);
+        assert_eq!(columns_of(None, None), usize::MAX);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub(crate) mod failure;
 pub(crate) mod objects;
+mod progress;
 pub(crate) mod trust;
 
 use std::io::ErrorKind;
@@ -11,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_client::{Client, ClientError, ROUTERS_MAX};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport, unix_time_ms};
@@ -23,6 +23,7 @@ use crate::exit::Exit;
 use crate::help;
 use crate::signals;
 use crate::table::{errln, printable};
+pub(crate) use progress::{byte_bar, file_bar};
 
 /// How long a download waits for a router that restarts.
 pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -186,31 +187,6 @@ impl Stop {
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
-}
-
-/// A progress bar in bytes on standard error, hidden if that is not a terminal.
-pub(crate) fn byte_bar(message: impl Into<String>, total: Option<u64>) -> ProgressBar {
-    let template = match total {
-        Some(_) => {
-            "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta}"
-        }
-        None => "{msg} {spinner} {binary_bytes} {binary_bytes_per_sec}",
-    };
-    let style = ProgressStyle::with_template(template).expect("a template that parses");
-    let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message(printable(message.into()));
-    bar
-}
-
-/// A progress bar in files on standard error, hidden if that is not a terminal.
-pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
-    let template = "{msg} [{bar:30}] {human_pos} of {human_len} files {per_sec} eta {eta}";
-    let style = ProgressStyle::with_template(template).expect("a template that parses");
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    bar.set_style(style.progress_chars("=> "));
-    bar.set_message(printable(message.into()));
-    bar
 }
 
 /// Prints progress lines at growing intervals when no progress bar is visible.

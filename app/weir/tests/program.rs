@@ -56,6 +56,25 @@ fn bash_completes_commands_and_options() {
     assert!(bash_completions(&["weir", "get", "--life"]).contains("--lifetime"));
     let values = bash_completions(&["weir", "get", "--discovery", ""]);
     assert!(values.contains("metadata"), "{values:?}");
+    for (option, word) in [
+        (&["weir", "cs", "list", "--sort", ""][..], "last-use"),
+        (&["weir", "get", "--pipeline", ""], "cubic"),
+        (&["weir", "route", "add", "--origin", ""], "static"),
+        (&["weir", "face", "create", "--mtu", ""], "auto"),
+    ] {
+        let values = bash_completions(option);
+        assert!(values.contains(word), "{option:?}: {values:?}");
+    }
+}
+
+#[test]
+fn completions_offer_no_hidden_commands() {
+    if !is_installed("bash", "completions of bash") {
+        return;
+    }
+    let commands = bash_completions(&["weir", "m"]);
+    assert!(!commands.contains("man"), "{commands:?}");
+    assert!(bash_completions(&["weir", "-"]).contains("--version"));
 }
 
 #[test]

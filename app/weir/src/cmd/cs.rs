@@ -17,7 +17,7 @@ use weir_wire::Name;
 
 use crate::cmd::face::Switch;
 use crate::management_client::{ManagementArgs, ManagementClient};
-use crate::table::{count, octets, out, outln};
+use crate::table::{count, fields, octets, out, outln};
 use crate::transfer::parse_prefix;
 use weir_base::units::Size;
 
@@ -325,8 +325,8 @@ pub(crate) fn store_text(info: &CsInfo) -> String {
         ("state", state.to_owned()),
     ];
     let disk = info.disk.as_ref().map_or_else(Vec::new, disk_rows);
-    let rows = rows.into_iter().chain(disk);
-    rows.map(|(label, text)| format!("  {label:<10} {text}\n")).collect()
+    let rows: Vec<_> = rows.into_iter().chain(disk).collect();
+    fields(&rows)
 }
 
 /// The rows about disks. Rows about errors appear only if there were errors.

@@ -10,7 +10,8 @@ use weir_manage::{ControlParameters, FacePersistency, FaceStatus, MTU_AUTO, face
 
 use crate::exit::Exit;
 use crate::management_client::{ManagementArgs, ManagementClient, explain_response};
-use crate::table::{Align, Table, octets, out, outln, printable, span};
+use crate::table::{Align, Table, fields, octets, out, outln, span};
+use crate::words::Suggesting;
 use weir_base::units::{Size, Time};
 
 /// List, create, change and close faces of a running router.
@@ -85,7 +86,8 @@ struct Settings {
     /// Largest UDP datagram, such as 1420B. Larger packets are fragmented. auto is [faces] udp_mtu,
     /// otherwise 1420, or 8800 on loopback; over a TUN device it is that of the device [default for
     /// a new face: auto]
-    #[arg(long, value_name = "SIZE|auto", value_parser = mtu)]
+    #[arg(long, value_name = "SIZE|auto", hide_possible_values = true,
+        value_parser = Suggesting::new(&["auto"], mtu))]
     mtu: Option<u64>,
     /// Whether a UDP face retransmits lost packets. The other router must support it too [default
     /// for a new face: [faces] reliability]
@@ -371,7 +373,7 @@ fn face_details(face: &FaceStatus) -> String {
             ),
         ),
     ];
-    rows.iter().map(|(label, text)| format!("  {label:<17} {}\n", printable(text))).collect()
+    fields(&rows)
 }
 
 /// A face as JSON. The keys are the field names of the management protocol.

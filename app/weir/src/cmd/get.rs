@@ -22,7 +22,7 @@ use weir_security::trust::Trust;
 use weir_security::{Verifier, sha256};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, HoldingsMode,
+    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, Controllers, HoldingsMode,
     MissingSegments, NameMapping, PathSchedule, Target,
 };
 use weir_wire::Name;
@@ -38,6 +38,7 @@ use crate::transfer::{
     Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name, parse_positive,
     parse_threads, refuse_ndn_names_over_hicn,
 };
+use crate::words::Suggesting;
 
 /// Fetch a file or directory.
 ///
@@ -88,7 +89,8 @@ pub(crate) struct Args {
     /// hicn:2001:db8:7::/48. The producer has chosen it
     #[arg(long, value_name = "MAPPING", default_value_t)]
     mapping: NameMapping,
-    #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
+    #[arg(long, value_name = "KIND", default_value_t, hide_possible_values = true,
+        value_parser = Suggesting::new(Controllers::BUILT_IN_NAMES, pipeline::parse),
         help = pipeline::help(), help_heading = TRANSFER)]
     pipeline: ControllerConfig,
     /// Ask each router which segments its store holds, and fetch those from it. Segments that no

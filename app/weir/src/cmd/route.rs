@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
 use crate::transfer::parse_prefix;
+use crate::words::Suggesting;
 use weir_base::units::Time;
 
 /// List, add and remove routes of a running router.
@@ -64,7 +65,8 @@ enum RouteCommand {
         /// Number or address of the face
         face: String,
         /// Origin of the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
-        #[arg(long, default_value = "static", value_parser = parse_origin)]
+        #[arg(long, default_value = "static", hide_possible_values = true,
+            value_parser = Suggesting::new(ORIGINS, parse_origin))]
         origin: u64,
     },
 }
@@ -81,7 +83,8 @@ struct AddArgs {
     #[arg(long, default_value_t = 0)]
     cost: u64,
     /// Origin of the route: app, autoreg, client, autoconf, nlsr, prefixann, static or a number
-    #[arg(long, default_value = "static", value_parser = parse_origin)]
+    #[arg(long, default_value = "static", hide_possible_values = true,
+            value_parser = Suggesting::new(ORIGINS, parse_origin))]
     origin: u64,
     /// Remove the route after this time, such as 10m [default: never]
     #[arg(long, value_name = "TIME")]
@@ -93,6 +96,9 @@ struct AddArgs {
     #[arg(long)]
     capture: bool,
 }
+
+/// The usual origins. Numbers are valid, too.
+const ORIGINS: &[&str] = &["app", "autoreg", "client", "autoconf", "nlsr", "prefixann", "static"];
 
 fn parse_origin(text: &str) -> Result<u64, String> {
     route_origin::from_name(text).or_else(|| text.parse().ok()).ok_or_else(|| {

@@ -13,7 +13,7 @@ use crate::cmd::face::{face_json, faces_table};
 use crate::cmd::route::{face_uri, rib_json, routes_table};
 use crate::cmd::strategy::{choice_json, choices_table};
 use crate::management_client::{ManagementArgs, ManagementClient, MissingDataset};
-use crate::table::{Align, Table, errln, out, outln, printable, span};
+use crate::table::{Align, Table, errln, fields, out, outln, paragraph, span};
 
 /// Show the status of a running router.
 ///
@@ -148,7 +148,7 @@ fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<
             if channels.is_empty() {
                 "  no address\n".to_owned()
             } else {
-                channels.iter().map(|c| format!("  {}\n", printable(&c.local_uri))).collect()
+                channels.iter().map(|channel| paragraph("  ", &channel.local_uri)).collect()
             }
         }
         Section::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),
@@ -220,7 +220,7 @@ fn controller_text(status: Option<&ControllerStatus>, now_unix_ms: u64) -> Strin
         ("last report", ago(status.reported_unix_ms)),
         ("plan", plan),
     ];
-    rows.iter().map(|(label, text)| format!("  {label:<12} {}\n", printable(text))).collect()
+    fields(&rows)
 }
 
 fn controller_json(status: &ControllerStatus) -> Value {
@@ -260,7 +260,7 @@ fn general_text(status: &GeneralStatus) -> String {
         let text = format!("{refused} rejected, {displaced} evicted, {stalled} stalled");
         rows.push(("faces", text));
     }
-    rows.iter().map(|(label, text)| format!("  {label:<12} {}\n", printable(text))).collect()
+    fields(&rows)
 }
 
 fn general_json(status: &GeneralStatus) -> Value {

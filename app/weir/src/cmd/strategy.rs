@@ -10,6 +10,7 @@ use weir_wire::Name;
 use crate::management_client::ManagementArgs;
 use crate::table::{Align, Table, out, outln};
 use crate::transfer::parse_prefix;
+use crate::words::Suggesting;
 
 /// List, set and unset forwarding strategies of a running router.
 ///
@@ -52,7 +53,8 @@ enum StrategyCommand {
         prefix: Name,
         /// best-route, multicast, lowest-rtt, multipath, asf, random, access, self-learning, or a
         /// full strategy name with version and parameters
-        #[arg(value_parser = parse_strategy)]
+        #[arg(hide_possible_values = true,
+            value_parser = Suggesting::new(STRATEGIES, parse_strategy))]
         strategy: Name,
     },
     /// Remove the strategy of a prefix, so that the next shorter prefix decides
@@ -66,6 +68,18 @@ enum StrategyCommand {
         prefix: Name,
     },
 }
+
+/// The short names of the strategies. Full names are valid, too.
+const STRATEGIES: &[&str] = &[
+    "best-route",
+    "multicast",
+    "lowest-rtt",
+    "multipath",
+    "asf",
+    "random",
+    "access",
+    "self-learning",
+];
 
 /// Parses a strategy name. A short name is completed with `/localhost/nfd/strategy/`.
 fn parse_strategy(text: &str) -> Result<Name, String> {

@@ -6,8 +6,9 @@ use weir_store::{ObjectList, ObjectOrder, ObjectQuery, StoredObject, TierShare};
 use weir_wire::Name;
 
 use crate::management_client::ManagementClient;
-use crate::table::{Align, Table, count, octets, out, outln, span};
+use crate::table::{Align, Table, count, octets, out, outln, paragraph, span};
 use crate::transfer::parse_prefix;
+use crate::words::one_of;
 
 /// The time that ages in the answer count back from. Any time after all ages will do.
 const NOW: Instant = Instant::from_ns(u64::MAX / 2);
@@ -17,8 +18,8 @@ pub(super) struct Args {
     /// Only objects below this prefix
     #[arg(value_parser = parse_prefix, default_value = "/")]
     prefix: Name,
-    /// Sort by this: size, hits, served (bytes sent from the store), last-use or name
-    #[arg(long, value_name = "KEY", default_value_t)]
+    /// Sort by this; served means bytes sent from the store
+    #[arg(long, value_name = "KEY", default_value_t, value_parser = one_of::<ObjectOrder>(ObjectOrder::WORDS))]
     sort: ObjectOrder,
     /// Show at most this number of objects, the first in the order
     #[arg(long, value_name = "N", default_value_t = 50)]
@@ -93,41 +94,44 @@ fn list_text(list: &ObjectList) -> String {
         ]);
     }
     let mut text = table.render("no objects");
-    text.push_str(&format!(
-        "  {} of {}; {} in memory, {} on disks\n",
+    let all = format!(
+        "{} of {}; {} in memory, {} on disks",
         list.objects.len(),
         count(list.total, "object", "objects"),
         octets(list.memory.bytes),
         octets(list.disk.bytes)
-    ));
-    for (prefix, bytes_max) in &list.pins {
-        text.push_str(&format!("  pinned: {prefix}, up to {}\n", octets(*bytes_max)));
+    );
+    let pins = list.pins.iter();
+    let pins =
+        pins.map(|(prefix, bytes_max)| format!("pinned: {prefix}, up to {}", octets(*bytes_max)));
+    for line in std::iter::once(all).chain(pins).chain(notes(list)) {
+        text.push_str(&paragraph("  ", &line));
     }
-    text.push_str(&notes(list));
     text
 }
 
 /// What the list lacks, and why.
-fn notes(list: &ObjectList) -> String {
-    let mut text = String::new();
+fn notes(list: &ObjectList) -> Vec<String> {
+    let mut notes = Vec::new();
     if list.unnamed > 0 {
         let unnamed = count(list.unnamed, "more object", "more objects");
-        text.push_str(&format!(
-            "  {unnamed} on disks since before the last start; a name is known again after its \
-             first use\n"
+        notes.push(format!(
+            "{unnamed} on disks since before the last start; a name is known again after its \
+             first use"
         ));
     }
     if list.dropped > 0 {
-        text.push_str(&format!(
-            "  partial: {} left out, because the memory for a list is limited; give a PREFIX\n",
+        notes.push(format!(
+            "partial: {} left out, because the memory for a list is limited; give a PREFIX",
             count(list.dropped, "object was", "objects were")
         ));
     } else if list.is_partial {
-        text.push_str(
-            "  partial: the index of the disks is incomplete, or a thread was late; try again\n",
+        notes.push(
+            "partial: the index of the disks is incomplete, or a thread was late; try again"
+                .to_owned(),
         );
     }
-    text
+    notes
 }
 
 fn share_json(share: TierShare) -> Value {
