@@ -12,6 +12,7 @@ mod management;
 mod multicast;
 mod pin;
 mod router;
+mod sizes;
 mod static_face;
 mod text;
 mod unix;
@@ -38,6 +39,7 @@ use self::management::ManagementSection;
 pub(crate) use self::pin::PinSection;
 use self::router::RouterSection;
 pub(crate) use self::router::Threads;
+pub(crate) use self::sizes::{disk_shortage, folder_of};
 use self::static_face::{FaceSection, RouteSection};
 use self::text::{Prefix, StrategyName};
 pub(crate) use self::unix::UnixChoice;
@@ -198,7 +200,7 @@ impl FileConfig {
         Ok(config)
     }
 
-    fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.router.threads.count(!self.disk.is_empty())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! [`system`] checks the features of the system, [`site`] the configuration and what it needs.
 
+mod process;
 mod site;
 mod system;
 
@@ -15,12 +16,13 @@ use crate::table::{count, outln, printable};
 
 /// Check whether this machine has everything that a router uses.
 ///
-/// Each check is found or missing. For a missing one, the command prints its effect and what fixes
-/// it. Run it as the user of the router. No router needs to run; if one does, the ports and the
-/// socket that it uses count as found.
+/// Each check is missing, recommended or found. Without what is missing, the router does not start
+/// or work, and the exit code is 1. What is recommended is not there and costs performance; the
+/// exit code is 0. For both, the command prints the effect and what fixes it.
 ///
-/// The exit code is 1 if something is missing without which the router does not start. Everything
-/// else costs performance, and the router works without it.
+/// Run it as root, or as the user of the router. No router needs to run. If one does, the ports and
+/// the socket that it uses count as found, and the limits are those of its process; otherwise they
+/// are those of this shell.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir doctor\n  weir doctor -c weir.toml --json")]
 pub(crate) struct Args {
@@ -83,22 +85,50 @@ impl Finding {
         }
     }
 
-    fn is_failure(&self) -> bool {
-        self.needed && !self.found
+    fn state(&self) -> State {
+        match (self.found, self.needed) {
+            (true, _) => State::Found,
+            (false, true) => State::Missing,
+            (false, false) => State::Recommended,
+        }
+    }
+}
+
+/// The states, in the order in which they are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    /// A router does not start or work without it.
+    Missing,
+    /// It is not there, and a router works without it.
+    Recommended,
+    Found,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Recommended => "recommended",
+            Self::Found => "found",
+        }
     }
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let (config, mut findings) = site::check(args.config.as_deref());
-    findings.extend(system::check(&config));
+    let site = site::check(args.config.as_deref());
+    let mut findings = site.findings;
+    findings.extend(system::check(&site.config, &site.measured));
+    // What needs a change comes first. The sort is stable.
+    findings.sort_by_key(Finding::state);
     if args.json {
         outln!("{}", serde_json::to_string(&findings)?)?;
     } else {
         for finding in &findings {
             print(finding)?;
         }
+        outln!("{}", summary(&findings))?;
     }
-    let failures = findings.iter().filter(|finding| finding.is_failure()).count();
+    let failures = number_of(&findings, State::Missing);
     match u64::try_from(failures)? {
         0 => Ok(()),
         failures => Err(Exit::Failure.error(format!(
@@ -108,16 +138,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
+fn number_of(findings: &[Finding], state: State) -> usize {
+    findings.iter().filter(|finding| finding.state() == state).count()
+}
+
+fn summary(findings: &[Finding]) -> String {
+    let states = [State::Missing, State::Recommended, State::Found];
+    let parts = states.map(|state| format!("{} {}", number_of(findings, state), state.word()));
+    parts.join(", ")
+}
+
 fn print(finding: &Finding) -> anyhow::Result<()> {
-    let state = match (finding.found, finding.needed) {
-        (true, _) => "found  ",
-        (false, true) => "MISSING",
-        (false, false) => "missing",
-    };
-    outln!("{state}  {}: {}", printable(&finding.check), printable(&finding.detail))?;
+    let state = finding.state().word();
+    outln!("{state:<11}  {}: {}", printable(&finding.check), printable(&finding.detail))?;
     for (title, text) in [("effect", &finding.effect), ("fix", &finding.fix)] {
         if let Some(text) = text {
-            outln!("         {title}: {}", printable(text))?;
+            outln!("             {title}: {}", printable(text))?;
         }
     }
     Ok(())
@@ -130,10 +166,26 @@ mod tests {
     #[test]
     fn found_things_have_no_effect_and_fix() {
         let finding = Finding::new("a", true, "b", Outcome::found("c"));
-        assert!(!finding.is_failure() && finding.effect.is_none() && finding.fix.is_none());
+        assert_eq!(finding.state(), State::Found);
+        assert!(finding.effect.is_none() && finding.fix.is_none());
         let finding = Finding::new("a", true, "b", Outcome::missing("c", "d"));
-        assert!(finding.is_failure());
+        assert_eq!(finding.state(), State::Missing);
         assert_eq!((finding.effect.unwrap(), finding.fix.unwrap()), ("b".into(), "d".into()));
-        assert!(!Finding::new("a", false, "b", Outcome::missing("c", "d")).is_failure());
+        let finding = Finding::new("a", false, "b", Outcome::missing("c", "d"));
+        assert_eq!(finding.state(), State::Recommended);
+    }
+
+    #[test]
+    fn missing_comes_before_recommended_and_found() {
+        let mut findings = vec![
+            Finding::new("a", true, "b", Outcome::found("c")),
+            Finding::new("a", false, "b", Outcome::missing("c", "d")),
+            Finding::new("a", true, "b", Outcome::missing("c", "d")),
+            Finding::new("a", false, "b", Outcome::found("c")),
+        ];
+        findings.sort_by_key(Finding::state);
+        let states: Vec<&str> = findings.iter().map(|finding| finding.state().word()).collect();
+        assert_eq!(states, ["missing", "recommended", "found", "found"]);
+        assert_eq!(summary(&findings), "1 missing, 1 recommended, 2 found");
     }
 }

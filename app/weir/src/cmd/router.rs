@@ -198,6 +198,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let profile = args.profile.as_deref().map(Profile::start).transpose()?;
     // `{error}` already includes the causes; a chain would print them twice.
     let config = &file.config;
+    reload::log_size_warnings(config);
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
     pin(&router, config)?;

@@ -259,6 +259,10 @@ fn check_reports_without_starting() {
         let (code, text) = check(words);
         assert!(code == Some(1) && text.contains(part), "{words:?}: {code:?} {text}");
     }
+    // A size that the machine does not have is no obstacle.
+    let (code, text) = check(&["--store", "1000000TiB"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("this machine has") && text.contains(": OK"), "{text}");
     site.write("[router]\nthread = 2\n");
     let (code, text) = check(&[]);
     assert!(code == Some(1) && text.contains("line 2"), "{text}");

@@ -6,26 +6,34 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::libc;
-use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 use weir_client::Client;
 use weir_face::{client_transport, unix_time_ms};
 
+use super::process::Measured;
 use super::{Finding, Outcome};
-use crate::config::{ConfigFile, DiskSection, FileConfig, UnixChoice};
+use crate::config::{ConfigFile, DiskSection, FileConfig, UnixChoice, disk_shortage, folder_of};
 use crate::table::octets;
 
 /// Binds a socket and closes it.
 type Bind = fn(SocketAddr) -> io::Result<()>;
 
-/// Checks the configuration and what it needs. Returns the configuration, or the defaults if it is
-/// invalid.
-pub(super) fn check(path: Option<&Path>) -> (FileConfig, Vec<Finding>) {
-    let router = client_transport()
-        .map(|choice| choice.uri)
-        .ok()
-        .and_then(|uri| Client::connect(&uri).ok().map(|_| uri.to_string()));
+/// What is checked, and the findings so far.
+pub(super) struct Site {
+    /// The configuration, or the defaults if it is invalid.
+    pub(super) config: FileConfig,
+    pub(super) measured: Measured,
+    pub(super) findings: Vec<Finding>,
+}
+
+/// Checks the configuration and what it needs.
+pub(super) fn check(path: Option<&Path>) -> Site {
+    let uri = client_transport().map(|choice| choice.uri).ok();
+    let uri = uri.filter(|uri| Client::connect(uri).is_ok());
+    let measured = Measured::find(uri.as_ref());
+    let router = uri.map(|uri| uri.to_string());
     let (config, outcome) = configuration(path);
     let needed =
         |check: &str, outcome| Finding::new(check, true, "the router does not start", outcome);
@@ -55,7 +63,8 @@ pub(super) fn check(path: Option<&Path>) -> (FileConfig, Vec<Finding>) {
     }
     for disk in &config.disk {
         let shown = disk.path.display();
-        findings.push(needed(&format!("disk {shown}"), disk_space(disk, is_running)));
+        findings.push(needed(&format!("disk {shown}"), disk_file(disk)));
+        findings.extend(disk_space(disk));
         findings.push(Finding::new(
             format!("direct access to {shown}"),
             false,
@@ -63,7 +72,7 @@ pub(super) fn check(path: Option<&Path>) -> (FileConfig, Vec<Finding>) {
             direct_access(disk),
         ));
     }
-    (config, findings)
+    Site { config, measured, findings }
 }
 
 fn configuration(path: Option<&Path>) -> (FileConfig, Outcome) {
@@ -110,11 +119,6 @@ fn unix_socket(choice: &UnixChoice, router: Option<&str>) -> Outcome {
     }
 }
 
-/// The folder of a path, and the current one for a bare file name.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
-}
-
 fn bind_udp(address: SocketAddr) -> io::Result<()> {
     UdpSocket::bind(address).map(drop)
 }
@@ -146,50 +150,77 @@ fn port(bound: io::Result<()>, is_running: bool) -> Outcome {
     }
 }
 
-/// Whether the disk can be opened and has its size, or there is space for it.
-fn disk_space(disk: &DiskSection, is_running: bool) -> Outcome {
+/// What fixes a check that this user may not do.
+const RUN_AS_ROOT: &str = "run weir doctor as root, or as the user of the router";
+
+/// Whether the disk can be opened, or its file created.
+fn disk_file(disk: &DiskSection) -> Outcome {
     let path = &disk.path;
-    let existing = fs::metadata(path);
-    if existing.as_ref().is_ok_and(|metadata| metadata.file_type().is_block_device()) {
-        return match OpenOptions::new().read(true).open(path) {
-            Ok(_) => Outcome::found("a block device"),
-            Err(error) => Outcome::missing(
-                format!("{error}"),
-                format!("chgrp weir {0} && chmod g+rw {0}", path.display()),
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Outcome::missing(format!("{error}"), RUN_AS_ROOT);
+        }
+        Err(_) => return new_disk_file(disk),
+    };
+    match OpenOptions::new().read(true).open(path) {
+        Ok(_) if metadata.file_type().is_block_device() => Outcome::found("a block device"),
+        Ok(_) => {
+            let allocated_bytes = metadata.blocks() * 512;
+            let (size, allocated) = (octets(metadata.len()), octets(allocated_bytes));
+            Outcome::found(format!("a file of {size}, {allocated} are allocated"))
+        }
+        Err(error) => Outcome::missing(
+            format!("{error}"),
+            format!(
+                "{RUN_AS_ROOT}; if it fails for the router: chgrp weir {0} && chmod g+rw {0}",
+                path.display()
             ),
-        };
+        ),
     }
-    let allocated_bytes = existing.as_ref().map_or(0, |metadata| metadata.blocks() * 512);
-    let folder = folder_of(path);
-    if let (Err(_), Err(error)) = (&existing, access(folder, AccessFlags::W_OK)) {
-        return Outcome::missing(
-            format!("{} cannot be created: {error}", path.display()),
-            format!("install -d -o \"$USER\" {}", folder.display()),
-        );
+}
+
+/// Whether the file of a disk can be created.
+fn new_disk_file(disk: &DiskSection) -> Outcome {
+    let folder = folder_of(&disk.path);
+    match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
+        Err(Errno::EACCES) if folder.exists() => Outcome::missing(
+            format!("{} cannot be created: Permission denied", disk.path.display()),
+            format!("{RUN_AS_ROOT}; if it fails for the router: chown weir {}", folder.display()),
+        ),
+        Err(error) => Outcome::missing(
+            format!("{} cannot be created: {error}", disk.path.display()),
+            format!("install -d -o weir {}", folder.display()),
+        ),
+        Ok(()) if disk.size.is_none() => {
+            Outcome::missing("a new file needs a size", "add `size` to [[disk]]")
+        }
+        Ok(()) => Outcome::found("a new file"),
     }
-    let Some(size) = disk.size else {
-        return match existing {
-            Ok(metadata) => Outcome::found(format!("a file of {}", octets(metadata.len()))),
-            Err(_) => Outcome::missing("a new file needs a size", "add `size` to [[disk]]"),
-        };
+}
+
+/// Whether there is space for the whole disk. A file whose space is not reserved works until the
+/// file system is full; for a new one the router reserves it at the start. `None` if the disk has no
+/// size of its own, or no folder.
+fn disk_space(disk: &DiskSection) -> Option<Finding> {
+    let existing = fs::metadata(&disk.path).ok();
+    let is_device =
+        existing.as_ref().is_some_and(|metadata| metadata.file_type().is_block_device());
+    if disk.size.is_none() || is_device || !folder_of(&disk.path).exists() {
+        return None;
+    }
+    let is_new = existing.is_none();
+    let outcome = match disk_shortage(disk) {
+        Some(shortage) => Outcome::missing(shortage.detail, shortage.fix),
+        None => Outcome::found("there is space for all of it"),
     };
-    let free_bytes = match statvfs(folder) {
-        Ok(status) => status.blocks_available().saturating_mul(status.fragment_size()),
-        Err(error) => return Outcome::missing(format!("{error}"), "check the path"),
+    let effect = if is_new {
+        "the router does not start, or writes fail when the file system is full"
+    } else {
+        "writes fail when the file system is full"
     };
-    let missing_bytes = size.bytes.saturating_sub(allocated_bytes);
-    if missing_bytes <= free_bytes || is_running {
-        let text = format!(
-            "{} of {size} are allocated, {} are free",
-            octets(allocated_bytes),
-            octets(free_bytes)
-        );
-        return Outcome::found(text);
-    }
-    Outcome::missing(
-        format!("{} are free of {} that it needs", octets(free_bytes), octets(missing_bytes)),
-        format!("free space in {}, or reduce `size`", folder.display()),
-    )
+    let check = format!("space for {}", disk.path.display());
+    Some(Finding::new(check, is_new, effect, outcome))
 }
 
 /// Whether the file system has O_DIRECT.
@@ -207,18 +238,26 @@ fn direct_access(disk: &DiskSection) -> Outcome {
             .custom_flags(libc::O_DIRECT | libc::O_TMPFILE)
             .open(folder_of(&disk.path)),
     };
+    direct_outcome(opened.map(drop))
+}
+
+fn direct_outcome(opened: io::Result<()>) -> Outcome {
     match opened {
-        Ok(_) => Outcome::found("usable"),
+        Ok(()) => Outcome::found("usable"),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Outcome::missing(
             "the file system has no direct access",
             "use another file system, such as ext4 or XFS, or set direct = false",
         ),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Outcome::missing(format!("it cannot be checked: {error}"), RUN_AS_ROOT)
+        }
         Err(error) => Outcome::missing(format!("{error}"), "set direct = false in [[disk]]"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::State;
     use super::*;
 
     #[test]
@@ -237,13 +276,29 @@ mod tests {
         let path = folder.path().join("disk");
         let text = |size: &str| format!("[[disk]]\npath = {path:?}\nsize = \"{size}\"\n");
         let disk = |size: &str| FileConfig::parse(&text(size), "a").unwrap().disk.remove(0);
-        assert!(disk_space(&disk("64MiB"), false).is_found);
-        let outcome = disk_space(&disk("1000000TiB"), false);
-        assert!(!outcome.is_found && outcome.fix.contains("reduce"), "{outcome:?}");
+        assert_eq!(disk_space(&disk("64MiB")).unwrap().state(), State::Found);
+        assert_eq!(disk_file(&disk("64MiB")), Outcome::found("a new file"));
+        let finding = disk_space(&disk("1000000TiB")).unwrap();
+        assert_eq!(finding.state(), State::Missing);
+        assert!(finding.fix.as_ref().unwrap().contains("reduce"), "{finding:?}");
+        // A router may run with this file until the file system is full.
+        fs::write(&path, "a").unwrap();
+        assert_eq!(disk_space(&disk("1000000TiB")).unwrap().state(), State::Recommended);
+        assert!(disk_file(&disk("64MiB")).is_found);
         let lost =
             FileConfig::parse("[[disk]]\npath = \"/none/a\"\nsize = \"1GiB\"\n", "a").unwrap();
-        let outcome = disk_space(&lost.disk[0], false);
+        assert!(disk_space(&lost.disk[0]).is_none());
+        let outcome = disk_file(&lost.disk[0]);
         assert!(!outcome.is_found && outcome.fix.contains("/none"), "{outcome:?}");
+    }
+
+    #[test]
+    fn denied_permission_asks_for_root() {
+        let outcome = direct_outcome(Err(ErrorKind::PermissionDenied.into()));
+        assert!(!outcome.is_found && outcome.fix.contains("as root"), "{outcome:?}");
+        let outcome = direct_outcome(Err(ErrorKind::InvalidInput.into()));
+        assert!(outcome.fix.contains("direct = false"), "{outcome:?}");
+        assert!(direct_outcome(Ok(())).is_found);
     }
 
     #[test]

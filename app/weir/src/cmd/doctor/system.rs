@@ -3,19 +3,25 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use io_uring::IoUring;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::socket::{SetSockOpt, setsockopt, sockopt};
-use weir_base::units::Size;
-use weir_runtime::memory_limit;
+use weir_runtime::installed_memory_bytes;
 
+use super::process::{Measured, UNLIMITED};
 use super::{Finding, Outcome};
 use crate::config::FileConfig;
 use crate::table::octets;
+
+/// What is checked.
+struct Subject<'a> {
+    config: &'a FileConfig,
+    process: &'a Measured,
+}
 
 /// A feature without which a router works, with less performance. `missing`, `effect` and `remedy`
 /// are the row of the table.
@@ -24,7 +30,7 @@ struct Feature {
     missing: &'static str,
     effect: &'static str,
     remedy: &'static str,
-    check: fn(&FileConfig) -> Outcome,
+    check: fn(&Subject<'_>) -> Outcome,
 }
 
 const fn feature(
@@ -32,7 +38,7 @@ const fn feature(
     missing: &'static str,
     effect: &'static str,
     remedy: &'static str,
-    check: fn(&FileConfig) -> Outcome,
+    check: fn(&Subject<'_>) -> Outcome,
 ) -> Feature {
     Feature { name, missing, effect, remedy, check }
 }
@@ -154,9 +160,10 @@ const FEATURES: &[Feature] = &[
     ),
 ];
 
-pub(super) fn check(config: &FileConfig) -> Vec<Finding> {
+pub(super) fn check(config: &FileConfig, process: &Measured) -> Vec<Finding> {
+    let subject = Subject { config, process };
     let findings = FEATURES.iter().map(|feature| {
-        let mut outcome = (feature.check)(config);
+        let mut outcome = (feature.check)(&subject);
         if outcome.fix.is_empty() {
             outcome.fix = feature.remedy.replace('`', "");
         }
@@ -168,11 +175,11 @@ pub(super) fn check(config: &FileConfig) -> Vec<Finding> {
 }
 
 /// The text of a file of the kernel, or `None` if it is not there.
-fn kernel_text(path: &str) -> Option<String> {
+fn kernel_text(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn kernel_number(path: &str) -> Option<u64> {
+fn kernel_number(path: impl AsRef<Path>) -> Option<u64> {
     kernel_text(path)?.parse().ok()
 }
 
@@ -187,30 +194,21 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn memory(config: &FileConfig) -> Outcome {
-    let store_bytes = config.store.size.bytes;
-    let needed_bytes = store_bytes.saturating_add(config.router.memory_max.get_ref().bytes);
-    match memory_limit() {
-        None => Outcome::found("no limit"),
-        Some(limit) if limit.left_bytes / 4 * 3 >= needed_bytes => {
+fn memory(subject: &Subject<'_>) -> Outcome {
+    let (limit, installed) = (subject.process.memory_limit(), installed_memory_bytes());
+    if let Some(shortage) = subject.config.memory_shortage(limit.as_ref(), installed) {
+        return Outcome::missing(shortage.detail, shortage.fix);
+    }
+    match (limit, installed) {
+        (Some(limit), _) => {
             Outcome::found(format!("{} left in {}", octets(limit.left_bytes), limit.name))
         }
-        Some(limit) => Outcome::missing(
-            format!(
-                "{} leaves {}, and [store] size and [router] memory_max are {}",
-                limit.name,
-                octets(limit.left_bytes),
-                octets(needed_bytes)
-            ),
-            format!(
-                "raise the limit to {} or more, or configure less",
-                Size { bytes: (needed_bytes / 3 * 4).next_multiple_of(1 << 20) }
-            ),
-        ),
+        (None, Some(bytes)) => Outcome::found(format!("{}, no limit", octets(bytes))),
+        (None, None) => Outcome::found("no limit"),
     }
 }
 
-fn overcommit(_: &FileConfig) -> Outcome {
+fn overcommit(_: &Subject<'_>) -> Outcome {
     match kernel_number("/proc/sys/vm/overcommit_memory") {
         Some(2) => Outcome::missing("vm.overcommit_memory is 2", ""),
         Some(mode) => Outcome::found(format!("vm.overcommit_memory is {mode}")),
@@ -221,32 +219,34 @@ fn overcommit(_: &FileConfig) -> Outcome {
 /// Threads that a router with several disks needs.
 const THREADS_NEEDED: u64 = 64;
 
-fn threads(_: &FileConfig) -> Outcome {
-    let own = getrlimit(Resource::RLIMIT_NPROC).map_or(RLIM_INFINITY, |(soft, _)| soft);
-    let group = kernel_text("/proc/self/cgroup").and_then(|text| {
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?.to_owned();
-        kernel_number(&format!("/sys/fs/cgroup{path}/pids.max"))
-    });
-    let limit = group.unwrap_or(RLIM_INFINITY).min(own);
-    match limit {
-        RLIM_INFINITY => Outcome::found("no limit"),
-        limit if limit >= THREADS_NEEDED => Outcome::found(format!("at most {limit}")),
-        limit => Outcome::missing(format!("at most {limit} of about {THREADS_NEEDED}"), ""),
+fn threads(subject: &Subject<'_>) -> Outcome {
+    let own = subject.process.limit("Max processes").map_or(UNLIMITED, |(soft, _)| soft);
+    let group = subject.process.group().and_then(|group| kernel_number(group.join("pids.max")));
+    let owner = subject.process.owner();
+    match group.unwrap_or(UNLIMITED).min(own) {
+        UNLIMITED => Outcome::found("no limit"),
+        limit if limit >= THREADS_NEEDED => Outcome::found(format!("at most {limit}, {owner}")),
+        limit => {
+            Outcome::missing(format!("at most {limit} of about {THREADS_NEEDED}, {owner}"), "")
+        }
     }
 }
 
 const FILES_NEEDED: u64 = 65_536;
 
-fn open_files(_: &FileConfig) -> Outcome {
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, RLIM_INFINITY)) => Outcome::found("no limit"),
-        Ok((_, hard)) if hard >= FILES_NEEDED => Outcome::found(format!("at most {hard}")),
-        Ok((_, hard)) => Outcome::missing(format!("at most {hard}"), ""),
-        Err(error) => Outcome::missing(format!("the limit cannot be read: {error}"), ""),
+fn open_files(subject: &Subject<'_>) -> Outcome {
+    let owner = subject.process.owner();
+    match subject.process.limit("Max open files") {
+        Some((_, UNLIMITED)) => Outcome::found("no limit"),
+        Some((_, hard)) if hard >= FILES_NEEDED => {
+            Outcome::found(format!("at most {hard}, {owner}"))
+        }
+        Some((_, hard)) => Outcome::missing(format!("at most {hard}, {owner}"), ""),
+        None => Outcome::missing(format!("the limit {owner} cannot be read"), ""),
     }
 }
 
-fn io_uring(_: &FileConfig) -> Outcome {
+fn io_uring(_: &Subject<'_>) -> Outcome {
     let disabled = kernel_number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0);
     match IoUring::new(8) {
         Ok(ring) if ring.params().is_feature_ext_arg() => Outcome::found("usable"),
@@ -265,7 +265,7 @@ fn io_uring(_: &FileConfig) -> Outcome {
     }
 }
 
-fn io_uring_workers(_: &FileConfig) -> Outcome {
+fn io_uring_workers(_: &Subject<'_>) -> Outcome {
     if is_kernel_at_least(5, 15) {
         Outcome::found("Linux 5.15 or later")
     } else {
@@ -273,14 +273,27 @@ fn io_uring_workers(_: &FileConfig) -> Outcome {
     }
 }
 
-/// Buffers of one disk.
-const LOCKED_BYTES_NEEDED: u64 = 8 << 20;
+/// Buffers of one disk with the default depth.
+const LOCKED_BYTES_NEEDED: u64 = 5 << 20;
 
-fn locked_memory(_: &FileConfig) -> Outcome {
-    match getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft) {
-        RLIM_INFINITY => Outcome::found("no limit"),
-        soft if soft >= LOCKED_BYTES_NEEDED => Outcome::found(format!("at most {}", octets(soft))),
-        soft => Outcome::missing(format!("at most {}", octets(soft)), ""),
+fn locked_memory(subject: &Subject<'_>) -> Outcome {
+    let (config, owner) = (subject.config, subject.process.owner());
+    let has_privilege = has_capability(subject.process, CAP_IPC_LOCK);
+    let disks = config.disk.len().max(1) as u64;
+    let disk_bytes = config.to_runtime().ok().and_then(|runtime| runtime.disks);
+    let disk_bytes = disk_bytes.map_or(LOCKED_BYTES_NEEDED, |disks| {
+        weir_disk::locked_bytes(disks.tier.depth, config.threads())
+    });
+    // The kernel adds up the memory of all processes of a user.
+    let needed_bytes = disks * disk_bytes;
+    let needed = format!("disks need {}", octets(needed_bytes));
+    match subject.process.limit("Max locked memory").map_or(0, |(soft, _)| soft) {
+        _ if has_privilege => Outcome::found(format!("CAP_IPC_LOCK, {owner}")),
+        UNLIMITED => Outcome::found("no limit"),
+        soft if soft >= needed_bytes => {
+            Outcome::found(format!("at most {}, {owner}; {needed}", octets(soft)))
+        }
+        soft => Outcome::missing(format!("at most {}, {owner}; {needed}", octets(soft)), ""),
     }
 }
 
@@ -303,7 +316,7 @@ fn all_of(tries: &[(&str, Result<(), String>)]) -> Outcome {
     }
 }
 
-fn udp_batches(_: &FileConfig) -> Outcome {
+fn udp_batches(_: &Subject<'_>) -> Outcome {
     let any = IpAddr::V4(Ipv4Addr::LOCALHOST);
     all_of(&[
         ("UDP_SEGMENT", set_option(any, sockopt::UdpGsoSegment, &1400)),
@@ -311,7 +324,7 @@ fn udp_batches(_: &FileConfig) -> Outcome {
     ])
 }
 
-fn packet_information(_: &FileConfig) -> Outcome {
+fn packet_information(_: &Subject<'_>) -> Outcome {
     let v4 = set_option(IpAddr::V4(Ipv4Addr::LOCALHOST), sockopt::Ipv4PacketInfo, &true);
     if kernel_text("/proc/net/if_inet6").is_none_or(|text| text.is_empty()) {
         return all_of(&[("IP_PKTINFO", v4)]);
@@ -320,18 +333,20 @@ fn packet_information(_: &FileConfig) -> Outcome {
     all_of(&[("IP_PKTINFO", v4), ("IPV6_RECVPKTINFO", v6)])
 }
 
-fn port_sharing(_: &FileConfig) -> Outcome {
+fn port_sharing(_: &Subject<'_>) -> Outcome {
     let any = IpAddr::V4(Ipv4Addr::LOCALHOST);
     all_of(&[("SO_REUSEPORT", set_option(any, sockopt::ReusePort, &true))])
 }
 
 const RECEIVE_BUFFER_BYTES: u64 = 2 << 20;
 
-fn receive_buffers(_: &FileConfig) -> Outcome {
+fn receive_buffers(subject: &Subject<'_>) -> Outcome {
     let bytes = kernel_number("/proc/sys/net/core/rmem_max");
     match bytes {
         Some(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Outcome::found(octets(bytes)),
-        _ if has_net_admin() => Outcome::found("CAP_NET_ADMIN"),
+        _ if has_capability(subject.process, CAP_NET_ADMIN) => {
+            Outcome::found(format!("CAP_NET_ADMIN, {}", subject.process.owner()))
+        }
         Some(bytes) => Outcome::missing(
             format!("net.core.rmem_max is {}", octets(bytes)),
             format!("sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}"),
@@ -344,15 +359,16 @@ fn receive_buffers(_: &FileConfig) -> Outcome {
     }
 }
 
-/// Whether this process has CAP_NET_ADMIN, capability 12 (capabilities(7)).
-fn has_net_admin() -> bool {
-    let status = kernel_text("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
-        .is_some_and(|set| set >> 12 & 1 == 1)
+/// The numbers of capabilities (capabilities(7)).
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_IPC_LOCK: u32 = 14;
+
+fn has_capability(process: &Measured, capability: u32) -> bool {
+    let set = process.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok());
+    set.is_some_and(|set| set >> capability & 1 == 1)
 }
 
-fn shared_memory(_: &FileConfig) -> Outcome {
+fn shared_memory(_: &Subject<'_>) -> Outcome {
     let sealed = memfd_create("weir-doctor", MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_CLOEXEC)
         .and_then(|file| fcntl(file, FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_FUTURE_WRITE)));
     match sealed {
@@ -367,8 +383,8 @@ fn shared_memory(_: &FileConfig) -> Outcome {
     }
 }
 
-fn file_watches(_: &FileConfig) -> Outcome {
-    let limit = |name: &str| kernel_number(&format!("/proc/sys/fs/inotify/{name}"));
+fn file_watches(_: &Subject<'_>) -> Outcome {
+    let limit = |name: &str| kernel_number(format!("/proc/sys/fs/inotify/{name}"));
     match (limit("max_user_watches"), limit("max_user_instances")) {
         (Some(watches), Some(instances)) => {
             let text = format!("{watches} watches, {instances} instances");
@@ -382,16 +398,29 @@ fn file_watches(_: &FileConfig) -> Outcome {
     }
 }
 
-fn processors(_: &FileConfig) -> Outcome {
-    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+fn processors(subject: &Subject<'_>) -> Outcome {
+    let owner = subject.process.owner();
+    let allowed = subject.process.status("Cpus_allowed_list").and_then(|list| count_of(&list));
+    let group = subject.process.group().and_then(|group| kernel_text(group.join("cpu.max")));
+    let usable = allowed.unwrap_or(usize::MAX).min(group.map_or(usize::MAX, |text| quota(&text)));
     let online = kernel_text("/sys/devices/system/cpu/online").and_then(|text| count_of(&text));
     match online {
         Some(online) if usable < online => Outcome::missing(
-            format!("{usable} of {online} are usable"),
+            format!("{usable} of {online} are usable, {owner}"),
             "raise cpu.max (CPUQuota= of the unit) or the affinity (taskset, CPUAffinity=), if the \
              router should use more",
         ),
-        _ => Outcome::found(format!("{usable}")),
+        Some(online) => Outcome::found(format!("{online}")),
+        None => Outcome::found("all"),
+    }
+}
+
+/// The number of processors that `cpu.max` grants, at least 1: a quota and a period, or `max`.
+fn quota(text: &str) -> usize {
+    let mut numbers = text.split_whitespace().map(str::parse::<usize>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(quota)), Some(Ok(period))) if period > 0 => (quota / period).max(1),
+        _ => usize::MAX,
     }
 }
 
@@ -439,10 +468,40 @@ mod tests {
     }
 
     #[test]
-    fn memory_above_the_limit_is_missing() {
+    fn memory_above_that_of_the_machine_is_missing() {
         let large = FileConfig::parse("[store]\nsize = \"8000000TiB\"\n", "a").unwrap();
-        let outcome = memory(&large);
-        let has_limit = memory_limit().is_some();
-        assert_eq!(outcome.is_found, !has_limit, "{outcome:?}");
+        let outcome = memory(&Subject { config: &large, process: &Measured::of(None) });
+        assert!(!outcome.is_found && outcome.detail.contains("[store] size"), "{outcome:?}");
+    }
+
+    #[test]
+    fn limits_are_those_of_the_running_router() {
+        let config = FileConfig::default();
+        let pid = std::process::id();
+        for (pid, owner) in [(Some(pid), "of the running router"), (None, "of this shell")] {
+            let process = Measured::of(pid);
+            let outcome = open_files(&Subject { config: &config, process: &process });
+            let is_unlimited = outcome.detail == "no limit";
+            assert!(is_unlimited || outcome.detail.contains(owner), "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn several_disks_need_more_locked_memory() {
+        let disk = |at: usize| format!("[[disk]]\npath = \"/d/{at}\"\nsize = \"1GiB\"\n");
+        let config = FileConfig::parse(&(0..3).map(disk).collect::<String>(), "a").unwrap();
+        let process = Measured::of(None);
+        let outcome = locked_memory(&Subject { config: &config, process: &process });
+        let is_free = ["no limit", "CAP_IPC_LOCK"].iter().any(|word| outcome.detail.contains(word));
+        assert!(is_free || outcome.detail.contains("disks need 15.0 MiB"), "{outcome:?}");
+    }
+
+    #[test]
+    fn reads_processor_quotas() {
+        assert_eq!(quota("max 100000"), usize::MAX);
+        assert_eq!(quota("150000 100000"), 1);
+        assert_eq!(quota("50000 100000"), 1);
+        assert_eq!(quota("400000 100000"), 4);
+        assert_eq!(quota(""), usize::MAX);
     }
 }

@@ -8,11 +8,12 @@ use weir_agent::Agent;
 use weir_face::{FaceUri, client_transport};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_runtime::{Handle, Runtime, RuntimeConfig};
+use weir_runtime::{Handle, Runtime, RuntimeConfig, memory_limit};
 
 use super::{Args, LogLevel, print};
-use crate::config::{ConfigFile, UnixChoice, keys_for_restart};
+use crate::config::{ConfigFile, FileConfig, UnixChoice, keys_for_restart};
 use crate::management_client::ManagementClient;
+use crate::table::errln;
 
 /// A running router, and what its reloads need.
 pub(super) struct ServedRouter {
@@ -46,6 +47,7 @@ impl ServedRouter {
         );
         self.args.apply(&mut file.config)?;
         let runtime = checked(&file, self.router.listening())?;
+        log_size_warnings(&file.config);
         let report = self.router.reload(runtime)?;
         let mut text = report.to_string();
         if self.log_level.set(&file.config.log)? {
@@ -86,11 +88,22 @@ fn checked(file: &ConfigFile, listening: &[String]) -> anyhow::Result<RuntimeCon
     Ok(runtime)
 }
 
+/// Logs sizes that this machine cannot provide. The router itself reports a limit of its process,
+/// because it configures less then.
+pub(super) fn log_size_warnings(config: &FileConfig) {
+    for warning in config.size_warnings(None) {
+        tracing::warn!("{warning}");
+    }
+}
+
 /// `weir router --check`.
 pub(super) fn check(args: &Args) -> anyhow::Result<()> {
     let mut file = ConfigFile::read(args.config.as_deref())?;
     args.apply(&mut file.config)?;
     checked(&file, &[])?;
+    for warning in file.config.size_warnings(memory_limit().as_ref()) {
+        errln!("weir: {}: {warning}", file.origin());
+    }
     print(&format!("{}: OK", file.origin()))
 }
 
