@@ -320,7 +320,7 @@ fn server_gets_one_request_for_many_clients() {
     // 5,000,000 bytes are three slices. The first comes with the head.
     assert_eq!(server.requests().len(), 3);
     assert!(server.requests().iter().all(|request| request.field("range").starts_with("bytes=")));
-    assert_eq!(front.get("big.bin").field("cache-status"), "weir; hit");
+    assert_eq!(front.get("big.bin").field("cache-status"), "weir; hit; detail=memory");
     assert_eq!(server.requests().len(), 3);
 }
 

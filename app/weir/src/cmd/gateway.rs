@@ -239,8 +239,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let session = Session::with(SessionConfig { router: Some(router), ..Default::default() })
-        .context("start a router with `weir router`, or choose another with --router URI")?;
+    let session = Session::with(SessionConfig {
+        router: Some(router),
+        reports_sources: true,
+        ..Default::default()
+    })
+    .context("start a router with `weir router`, or choose another with --router URI")?;
     let running = runtime.block_on(start(&session, config, &args.common))?;
     print(&running.ready_line(args.common.json))?;
     // Fails without systemd, where no one waits for the notification.

@@ -23,8 +23,8 @@ use crate::head::ResponseHead;
 
 /// Upper bound of names whose heads are known.
 const HEADS_MAX: NonZeroUsize = NonZeroUsize::new(65_536).expect("it is not 0");
-/// A head that left its producer at most this long before the request came from the producer, not
-/// from a store.
+/// A response that an origin received at most this long before the request came from the origin,
+/// not from a store on the way.
 const FROM_ORIGIN_MS: u64 = 50;
 /// How long after its end a store may still count a head as fresh: its clock began with the arrival
 /// of the packet.
@@ -33,10 +33,36 @@ const STALE_GRACE_MS: u64 = 2000;
 /// Where a head came from, for `Cache-Status`.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum HeadSource {
+    /// The front's memory.
     Memory,
-    /// A router's store.
-    Network,
-    Origin,
+    /// The store of the front's router.
+    Store,
+    /// A next hop of the router: another router, or the application that published the object.
+    Network(ForwardReason),
+    /// An origin that has just asked its server.
+    Origin(ForwardReason),
+}
+
+/// Why the front asked the network (RFC 9211, section 2.2).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum ForwardReason {
+    /// It knew no head.
+    Miss,
+    /// The head that it knew was no longer fresh.
+    Stale,
+    /// The client did not accept a stored response.
+    Request,
+}
+
+impl HeadSource {
+    /// The same source, after a request of a client that does not accept stored responses.
+    fn for_request(self) -> Self {
+        match self {
+            Self::Network(_) => Self::Network(ForwardReason::Request),
+            Self::Origin(_) => Self::Origin(ForwardReason::Request),
+            other => other,
+        }
+    }
 }
 
 /// A version, and the head of its response.
@@ -258,7 +284,8 @@ impl Heads {
         {
             return slot.stale_or(failure.error.clone());
         }
-        self.request_head(object, slot, guard, deadline).await
+        let (found, source) = self.request_head(object, slot, guard, deadline).await?;
+        Ok((found, if must_ask { source.for_request() } else { source }))
     }
 
     /// Requests the head until the deadline, and records it or the failure.
@@ -302,13 +329,24 @@ impl Heads {
         if is_strict {
             refuse_stale(&mut consumer)?;
         }
-        let mut found = FoundVersion::new(request(&consumer, object, 0..0).await?, requested)?;
+        let (metadata, mut is_from_store) = request(&consumer, object, 0..0).await?;
+        let mut found = FoundVersion::new(metadata, requested)?;
         if !is_strict && found.head.forbids_stale() && found.seems_stale(asked_ms) {
             refuse_stale(&mut consumer)?;
-            found = FoundVersion::new(request(&consumer, object, 0..0).await?, requested)?;
+            let (metadata, is_again_from_store) = request(&consumer, object, 0..0).await?;
+            found = FoundVersion::new(metadata, requested)?;
+            is_from_store = is_again_from_store;
         }
-        let is_new = found.head.received_ms + FROM_ORIGIN_MS >= asked_ms;
-        Ok((found, if is_new { HeadSource::Origin } else { HeadSource::Network }))
+        let reason =
+            if slot.latest().is_some() { ForwardReason::Stale } else { ForwardReason::Miss };
+        // Only an origin states when its server responded.
+        let is_new = found.is_http && found.head.received_ms + FROM_ORIGIN_MS >= asked_ms;
+        let source = match (is_from_store, is_new) {
+            (true, _) => HeadSource::Store,
+            (false, true) => HeadSource::Origin(reason),
+            (false, false) => HeadSource::Network(reason),
+        };
+        Ok((found, source))
     }
 
     /// A version of an object.
@@ -326,7 +364,8 @@ impl Heads {
         {
             return Ok((found, source));
         }
-        Ok((self.find_exact(&versioned).await?, HeadSource::Network))
+        let found = self.find_exact(&versioned).await?;
+        Ok((found, HeadSource::Network(ForwardReason::Miss)))
     }
 
     /// A version that no metadata describe: its name and its end.
@@ -341,7 +380,7 @@ impl Heads {
         let consumer = self.consumers.of(&versioned.as_view().parent().to_name());
         let requested = request(&consumer, versioned, 0..1);
         match tokio::time::timeout(self.timeout, requested).await {
-            Ok(metadata) => Ok(Arc::new(FoundVersion::new(metadata?, Instant::now())?)),
+            Ok(found) => Ok(Arc::new(FoundVersion::new(found?.0, Instant::now())?)),
             Err(_) => Err(SocketError::TimedOut(versioned.clone())),
         }
     }
@@ -395,18 +434,21 @@ fn refuse_stale(consumer: &mut Consumer) -> Result<(), SocketError> {
     consumer.set_options(ConsumerOptions { stored: false, ..consumer.options().clone() })
 }
 
-/// Fetches metadata, and these bytes of the content.
+/// Fetches metadata, and these bytes of the content. Returns also whether the metadata came from
+/// the store of the front's router.
 async fn request(
     consumer: &Consumer,
     name: &Name,
     bytes: Range<u64>,
-) -> Result<Metadata, SocketError> {
+) -> Result<(Metadata, bool), SocketError> {
     let has_bytes = !bytes.is_empty();
     let mut reader = consumer.fetch_range(name, bytes)?;
     if has_bytes {
         poll_fn(|context| reader.poll_fill_buf(context).map_ok(drop)).await?;
     }
-    poll_fn(|context| reader.poll_metadata(context).map(|found| found.cloned())).await
+    let found = poll_fn(|context| reader.poll_metadata(context).map(|found| found.cloned()));
+    let metadata = found.await?;
+    Ok((metadata, reader.is_from_local_store()))
 }
 
 /// Whether the network does not answer, rather than that the object does not exist.

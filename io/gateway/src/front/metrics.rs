@@ -35,7 +35,7 @@ impl Metrics {
     pub(super) fn new() -> Self {
         let mut registry = weir_metrics::new_registry();
         let all = registry.sub_registry_with_prefix("weir_gateway");
-        let heads = "Heads of responses, by where they came from: memory, network or origin";
+        let heads = "Heads of responses, by where they came from: memory, store, network or origin";
         Self {
             responses: add(all, "responses", "HTTP responses, by status"),
             heads: add(all, "heads", heads),

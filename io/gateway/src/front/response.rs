@@ -16,7 +16,7 @@ use super::body::{self, Body, Part};
 use super::conditions::{self, ByteSelection, Outcome};
 use super::errors::Failure;
 use super::fields::{set, words};
-use super::heads::{FoundVersion, HeadSource};
+use super::heads::{ForwardReason, FoundVersion, HeadSource};
 use super::log::Access;
 
 /// Fields of a full response that a 304 has, too (RFC 9110, section 15.4.5).
@@ -43,8 +43,25 @@ pub(super) struct ResolvedObject {
 pub(super) fn source_word(source: HeadSource) -> &'static str {
     match source {
         HeadSource::Memory => "memory",
-        HeadSource::Network => "network",
-        HeadSource::Origin => "origin",
+        HeadSource::Store => "store",
+        HeadSource::Network(_) => "network",
+        HeadSource::Origin(_) => "origin",
+    }
+}
+
+/// The value of `Cache-Status` (RFC 9211). The front and its router are the cache.
+fn cache_status(source: HeadSource) -> String {
+    let forwarded = |reason| match reason {
+        ForwardReason::Miss => "miss",
+        ForwardReason::Stale => "stale",
+        ForwardReason::Request => "request",
+    };
+    let detail = source_word(source);
+    match source {
+        HeadSource::Memory | HeadSource::Store => format!("weir; hit; detail={detail}"),
+        HeadSource::Network(reason) | HeadSource::Origin(reason) => {
+            format!("weir; fwd={}; detail={detail}", forwarded(reason))
+        }
     }
 }
 
@@ -134,11 +151,7 @@ fn head_fields(object: &ResolvedObject, begun: Instant) -> HeaderMap {
         // Not `public`, which would permit caches to share what needs a token.
         set(&mut fields, header::CACHE_CONTROL, "max-age=31536000, immutable");
     }
-    let hit = match *source {
-        HeadSource::Memory => "hit".to_owned(),
-        other => format!("fwd=miss; detail={}", source_word(other)),
-    };
-    set(&mut fields, HeaderName::from_static("cache-status"), format!("weir; {hit}"));
+    set(&mut fields, HeaderName::from_static("cache-status"), cache_status(*source));
     let elapsed_ms = begun.elapsed().as_secs_f64() * 1e3;
     let timing = format!("head;dur={elapsed_ms:.1};desc=\"{}\"", source_word(*source));
     set(&mut fields, HeaderName::from_static("server-timing"), timing);
@@ -229,7 +242,7 @@ mod tests {
         let mut metadata = Metadata::new(versioned);
         metadata.http_head = Some(head.encode());
         let found = Arc::new(FoundVersion::new(metadata, Instant::now()).unwrap());
-        let object = ResolvedObject { found, source: HeadSource::Origin, is_versioned };
+        let object = ResolvedObject { found, source: HeadSource::Memory, is_versioned };
         let fields = head_fields(&object, Instant::now());
         fields[header::CACHE_CONTROL].to_str().unwrap().to_owned()
     }
@@ -246,6 +259,19 @@ mod tests {
             (StatusCode::NOT_FOUND, "max-age=1", true, "max-age=1"),
         ] {
             assert_eq!(cache_control(status, stated, is_versioned), expected, "{stated}");
+        }
+    }
+
+    #[test]
+    fn cache_status_tells_hits_from_misses() {
+        for (source, expected) in [
+            (HeadSource::Memory, "weir; hit; detail=memory"),
+            (HeadSource::Store, "weir; hit; detail=store"),
+            (HeadSource::Network(ForwardReason::Miss), "weir; fwd=miss; detail=network"),
+            (HeadSource::Origin(ForwardReason::Stale), "weir; fwd=stale; detail=origin"),
+            (HeadSource::Origin(ForwardReason::Request), "weir; fwd=request; detail=origin"),
+        ] {
+            assert_eq!(cache_status(source), expected);
         }
     }
 

@@ -148,7 +148,8 @@ impl Reader {
     }
 
     /// Whether the metadata came from the store of the router that this program is connected to,
-    /// and not from a next hop. False until they have been found.
+    /// and not from a next hop. False until they have been found, and without
+    /// [`SessionConfig::reports_sources`](super::SessionConfig::reports_sources).
     pub fn is_from_local_store(&self) -> bool {
         self.is_from_local_store
     }

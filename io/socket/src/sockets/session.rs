@@ -37,11 +37,15 @@ pub struct SessionConfig {
     pub threads: usize,
     /// How long fetches wait for an unreachable router.
     pub router_wait: Duration,
+    /// Asks a router on this machine to report where Data comes from, for
+    /// [`Reader::is_from_local_store`](super::Reader::is_from_local_store).
+    pub reports_sources: bool,
 }
 
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self { router: None, threads: 0, router_wait: Duration::from_secs(60) }
+        let router_wait = Duration::from_secs(60);
+        Self { router: None, threads: 0, router_wait, reports_sources: false }
     }
 }
 
@@ -100,13 +104,13 @@ impl Session {
     /// # Errors
     /// [`SocketError::NoRouter`].
     pub fn with(config: SessionConfig) -> Result<Self, SocketError> {
-        let router = match config.router {
-            Some(router) => router,
+        let router = match &config.router {
+            Some(router) => router.clone(),
             None => client_transport()
                 .map(|choice| choice.uri)
                 .map_err(|error| SocketError::NoRouter(error.to_string()))?,
         };
-        let consumers = ConsumerSide::start(&router, config.threads, config.router_wait)?;
+        let consumers = ConsumerSide::start(&router, &config)?;
         let (producers, bound) = (Mutex::default(), Mutex::default());
         let signing = SignPool::default();
         Ok(Self(Arc::new(SessionShared {
@@ -264,7 +268,8 @@ struct ConsumerSide {
 }
 
 impl ConsumerSide {
-    fn start(router: &FaceUri, threads: usize, router_wait: Duration) -> Result<Self, SocketError> {
+    fn start(router: &FaceUri, config: &SessionConfig) -> Result<Self, SocketError> {
+        let SessionConfig { threads, router_wait, reports_sources, .. } = *config;
         let defaults = DownloadOptions::default();
         let options = DownloadOptions {
             threads: if threads == 0 { defaults.threads } else { threads },
@@ -276,6 +281,10 @@ impl ConsumerSide {
         let (fetches, new_fetches) = unbounded();
         let (expressed, new_expressed) = unbounded();
         let thread = NetworkThread::start("consumers", router, move |client, is_stopped| {
+            if reports_sources && client.is_local() {
+                // Some routers do not report sources. They are then unknown.
+                let _ = client.enable_local_fields();
+            }
             let fetches = Fetches::new(new_fetches, is_stopped.clone(), router_wait);
             // Without threads everything ends as closed.
             let _ = run_consumers(client, is_stopped, options, fetches, new_expressed);

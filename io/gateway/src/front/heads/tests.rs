@@ -1,7 +1,7 @@
 use weir_face::FaceUri;
 use weir_io_fixture::router::TestRouter;
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
-use weir_socket::{Identity, Producer, PublishOptions, Session, SlicedObject};
+use weir_socket::{Identity, Producer, PublishOptions, Session, SessionConfig, SlicedObject};
 
 use super::*;
 
@@ -18,7 +18,11 @@ impl Network {
     async fn start(timeout: Duration) -> Self {
         let router = TestRouter::start();
         let uri = FaceUri::Unix(router.path.clone());
-        let session = tokio::task::spawn_blocking(move || Session::connect(&uri).unwrap());
+        let session = tokio::task::spawn_blocking(move || {
+            let config =
+                SessionConfig { router: Some(uri), reports_sources: true, ..Default::default() };
+            Session::with(config).unwrap()
+        });
         let session = session.await.unwrap();
         let trust: Arc<dyn Verifier> = Arc::new(DigestVerifier);
         let base = Consumer::bind(&session, Name::new(), trust.clone());
@@ -29,7 +33,11 @@ impl Network {
 
     /// Publishes an object with this head. Stores count it as fresh for a moment.
     async fn publish(&self, object: &Name, head: &ResponseHead) -> Producer {
-        let (session, object, head) = (self.session.clone(), object.clone(), head.encode());
+        self.publish_with(object, Some(head.encode())).await
+    }
+
+    async fn publish_with(&self, object: &Name, head: Option<Vec<u8>>) -> Producer {
+        let (session, object) = (self.session.clone(), object.clone());
         let publish = move || {
             let identity = Identity::new(DigestSigner);
             let producer = Producer::bind(&session, object.clone(), identity.clone()).unwrap();
@@ -37,7 +45,7 @@ impl Network {
             let options = PublishOptions::default();
             let object = SlicedObject::new(versioned, 1, &identity, &options).unwrap();
             let mut packets = object.sign(0, b"a").unwrap().packets;
-            packets.push(object.sign_metadata(1, 1, Some(head)).unwrap());
+            packets.push(object.sign_metadata(1, 1, head).unwrap());
             producer.publish_packets_async(packets).unwrap().wait().unwrap();
             producer
         };
@@ -207,4 +215,40 @@ async fn version_in_url_states_its_source() {
     assert_ne!(source, HeadSource::Memory);
     let (_, source) = network.heads.find_version(&object, 1).await.unwrap();
     assert_eq!(source, HeadSource::Memory);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answer_of_local_store_is_a_hit() {
+    let network = Network::start(TIMEOUT).await;
+    let object: Name = "/p/a".parse().unwrap();
+    // The server responded long ago, so only the face tells where the packet came from.
+    let old = head(unix_time_ms() - 60_000, 0, "max-age=0");
+    let producer = network.publish(&object, &old).await;
+    let (_, source) = network.heads.find(&object, false).await.unwrap();
+    assert_eq!(source, HeadSource::Network(ForwardReason::Miss));
+    drop(producer);
+    let (_, source) = network.heads.find(&object, false).await.unwrap();
+    assert_eq!(source, HeadSource::Store);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn source_states_why_it_was_asked() {
+    let network = Network::start(TIMEOUT).await;
+    let object: Name = "/p/a".parse().unwrap();
+    let slot = network.slot(&object);
+    let stale = head(unix_time_ms() - 2000, 1000, "max-age=1");
+    slot.update(version(&object, &stale));
+    let later = head(unix_time_ms() + 60_000, 0, "no-cache");
+    let _producer = network.publish(&object, &later).await;
+    let (_, source) = network.heads.find(&object, false).await.unwrap();
+    assert_eq!(source, HeadSource::Origin(ForwardReason::Stale));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_other_applications_have_no_origin() {
+    let network = Network::start(TIMEOUT).await;
+    let object: Name = "/p/a".parse().unwrap();
+    let _producer = network.publish_with(&object, None).await;
+    let (_, source) = network.heads.find(&object, false).await.unwrap();
+    assert_eq!(source, HeadSource::Network(ForwardReason::Miss));
 }
