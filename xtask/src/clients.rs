@@ -68,14 +68,7 @@ fn install_postgres() -> anyhow::Result<()> {
 /// Installs the browser that tests the controller's dashboard. Without it only that test is
 /// skipped.
 fn install_chromium() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join("chromium").exists()) {
-        return;
-    }
-    if let Err(error) = install_package("chromium") {
-        eprintln!("{error:#}");
-        eprintln!("==> no program `chromium`: the controller's dashboard is NOT tested");
-    }
+    install_optional("chromium", "chromium", "the controller's dashboard is NOT tested");
 }
 
 /// Installs Slurm, on which the laboratory's sweeps are tested. The test starts daemons of its own.
@@ -94,13 +87,19 @@ fn install_slurm() {
 
 /// Installs the program that tests metrics and alerts. Without it only these tests are skipped.
 fn install_prometheus() {
+    let without = "the form of metrics and the alerts are NOT tested";
+    install_optional("promtool", "prometheus", without);
+}
+
+/// Installs a package unless its program is there. If that fails, prints the consequence.
+fn install_optional(program: &str, package: &str, consequence: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join("promtool").exists()) {
+    if std::env::split_paths(&path).any(|folder| folder.join(program).exists()) {
         return;
     }
-    if let Err(error) = install_package("prometheus") {
+    if let Err(error) = install_package(package) {
         eprintln!("{error:#}");
-        eprintln!("==> no program `promtool`: the form of metrics and the alerts are NOT tested");
+        eprintln!("==> no program `{program}`: {consequence}");
     }
 }
 
