@@ -64,7 +64,7 @@ pub use self::signals::is_kept_ignored;
 use self::snapshots::{SnapshotRequester, Snapshots};
 pub(crate) use self::start::start;
 use self::store::Store;
-use self::workers::{WorkerThreads, Workers};
+use self::workers::{Confirmation, WorkerThreads, Workers};
 use crate::clock::{Clock, sleep_until};
 use crate::error::StopError;
 use crate::mailbox::ControlReceiver;
@@ -84,6 +84,7 @@ struct Control {
     receiver: ControlReceiver,
     signals: Option<Signals>,
     workers: Workers,
+    confirmation: Confirmation,
     threads: WorkerThreads,
     acceptor: Acceptor,
     faces: Faces,
@@ -233,7 +234,10 @@ impl Control {
                 self.pass_notices();
                 self.run_manager(now);
                 self.report_store(store, &mut report);
-                self.workers.wait_for_all();
+                if !self.confirmation.wait_for_all() {
+                    let late = "a packet thread does not respond, and applies this when it can";
+                    report.others.push(late.into());
+                }
                 let _ = answer.send(report);
             }
             ToControl::ReloadEnded(outcome) => self.on_reload_ended(&outcome),
@@ -359,7 +363,7 @@ impl Control {
             let hicn_answers = self.management.take_hicn_answers();
             // A client may use a new route as soon as it has the answer.
             if has_changed && !(answers.is_empty() && hicn_answers.is_empty()) {
-                self.workers.wait_for_all();
+                self.confirmation.wait_for_all();
             }
             hicn_answers.into_iter().for_each(|answer| self.faces.answer_hicn(answer));
             for data in answers {

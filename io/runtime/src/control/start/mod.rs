@@ -29,6 +29,7 @@ use super::service::Service;
 use super::signals::Signals;
 use super::snapshots::Snapshots;
 use super::store::Store;
+use super::workers::Confirmation;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64};
 use crate::arena::Preparer;
 use crate::check::check_values;
@@ -197,5 +198,6 @@ impl Control {
             is_stopping: false,
             failure: None,
         })
+            confirmation: Confirmation::new(workers.clone()),
     }
 }
