@@ -285,9 +285,7 @@ impl Control {
     fn on_reload_ended(&mut self, outcome: &Result<String, String>) {
         match outcome {
             Ok(summary) => tracing::info!(summary, "reloaded the configuration"),
-            Err(reason) => {
-                tracing::error!(reason, "refused the new configuration; nothing has changed");
-            }
+            Err(reason) => tracing::error!(reason, "refused the new configuration"),
         }
         let (answers, begins_next) = self.reloads.end(outcome);
         self.management.extend(answers);
