@@ -297,12 +297,16 @@ impl Control {
 
     fn on_examination(&self, pulse: &AnswerSender<u16>, answer: &AnswerSender<Readiness>) {
         self.workers.send_all(|| ToWorker::Pulse(pulse.clone()));
+        let _ = answer.send(self.readiness());
+    }
+
+    fn readiness(&self) -> Readiness {
         let is_final = self.disks.as_ref().is_some_and(Disks::is_stopping);
-        let _ = answer.send(Readiness {
+        Readiness {
             threads: self.workers.count(),
             is_stopping: self.is_stopping || is_final,
             is_recovering: self.disks.as_ref().is_some_and(Disks::is_recovering),
-        });
+        }
     }
 
     fn start_snapshot(&mut self, asked_by: SnapshotRequester) {
@@ -316,6 +320,8 @@ impl Control {
         let done = done.map(|(requester, mut snapshot)| {
             snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
             snapshot.management = self.management.stats();
+            snapshot.is_ready = self.readiness().is_ready();
+            snapshot.anchor_expires_unix_s = self.reloads.anchor_expires_unix_s();
             (requester, snapshot)
         });
         match done {

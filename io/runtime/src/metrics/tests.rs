@@ -37,6 +37,7 @@ fn text_names_faces_drops_sizes_and_latency() {
         heard_ns_ago: None,
     });
     snapshot.management.readvertise_failures = 2;
+    (snapshot.is_ready, snapshot.anchor_expires_unix_s) = (true, Some(4_000_000_000));
     for time_ns in [300, 10_000, 12_000] {
         snapshot.router.upstream_latency.record(time_ns);
     }
@@ -52,6 +53,8 @@ fn text_names_faces_drops_sizes_and_latency() {
         "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
         "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
         "weir_pit_entries 0".into(),
+        "weir_ready 1".into(),
+        "weir_trust_anchor_expires_seconds 4000000000".into(),
         "weir_management_commands_total 0".into(),
         "weir_readvertise_failures_total 2".into(),
         "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),
@@ -176,6 +179,7 @@ fn reference_lists_the_routers_metrics() {
     snapshot.router.malformed.insert("type", 1);
     snapshot.shared_memory =
         Some(crate::SharedMemorySnapshot { faces: 0, used_bytes: 0, bytes_max: 1, taken: 0 });
+    snapshot.anchor_expires_unix_s = Some(0);
     snapshot.disks.push(disk(0));
     let text = encode(snapshot, &ExtraMetrics::default());
     weir_metrics::reference::check("router", &text, &["process_", "weir_build_info"]);
