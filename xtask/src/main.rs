@@ -8,7 +8,6 @@ mod layers;
 mod release;
 mod steps;
 mod tidy;
-mod tools;
 mod unused;
 
 use std::path::{Path, PathBuf};
@@ -130,12 +129,4 @@ fn repository_root() -> anyhow::Result<PathBuf> {
         .parent()
         .map(Path::to_path_buf)
         .context("the folder of xtask has no parent")
-}
-
-/// The folder cargo builds into.
-fn target_folder(root: &Path) -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root.join(folder),
-        None => root.join("target"),
-    }
 }

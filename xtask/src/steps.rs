@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use xtask::tools::target_folder;
 
-use crate::{chart, clients, layers, report, target_folder, tidy};
+use crate::{chart, clients, layers, report, tidy};
 
 /// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
