@@ -5,8 +5,9 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use xtask::tools::target_folder;
 
-use crate::{book, chart, clients, layers, report, suite, target_folder, tidy};
+use crate::{book, chart, clients, layers, report, suite, tidy};
 
 /// Tests run with the laboratory.
 const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];

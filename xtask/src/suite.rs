@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::target_folder;
+use xtask::tools::target_folder;
 
 /// More at a time would compete for the memory that tests of large files need.
 const AT_A_TIME_MAX: usize = 4;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use weir_base::Instant;
-use weir_client::{Client, CommandError, ExpressError};
+use weir_client::{Client, ClientError, CommandError, ExpressError};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
@@ -11,7 +11,7 @@ use weir_wire::{NackReason, Name};
 
 use crate::exit::Exit;
 use crate::help::OUTPUT;
-use crate::transfer::{RouterArgs, cannot_connect};
+use crate::transfer::RouterArgs;
 
 /// The options `--router` and `--json` of management commands.
 #[derive(clap::Args, Clone, Debug)]
@@ -44,8 +44,8 @@ impl ManagementArgs {
 pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
-    pub(crate) fn connect_to(uri: &FaceUri) -> anyhow::Result<Self> {
-        Client::connect(uri).map(Self).map_err(cannot_connect)
+    pub(crate) fn connect_to(uri: &FaceUri) -> Result<Self, ClientError> {
+        Client::connect(uri).map(Self)
     }
 
     /// Sends a command and returns the response, including an error response.

@@ -7,18 +7,17 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload::Error as ReloadError;
 use weir_agent::Agent;
 use weir_base::units::Size;
-use weir_runtime::{FunctionSamples, Handle, Profiler, Runtime};
+use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use self::reload::ServedRouter;
 use crate::config::{
-    ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice,
+    ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, Threads, UnixChoice,
     default_config, parse_listen_address, parse_metrics_address, parse_websocket_address,
 };
 use crate::help::{LISTENING, OUTPUT};
@@ -200,7 +199,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let config = &file.config;
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
-    pin(&router, config)?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
     let agent = agent
         .map(|agent| Agent::start(agent, &router))
@@ -210,20 +208,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     ServedRouter { args, router, started: file, log_level, _agent: agent }.serve()?;
     profile.map_or(Ok(()), Profile::finish)
 }
-
-/// Pins the prefixes of the configuration.
-fn pin(router: &Handle, config: &FileConfig) -> anyhow::Result<()> {
-    for PinSection { prefix, size } in &config.pin {
-        let pinned = router.contents().pin(prefix.0.clone(), size.bytes, PIN_TIMEOUT);
-        pinned.map_err(|error| {
-            anyhow::anyhow!("[[pin]] {}: {error}; choose a smaller size", prefix.0)
-        })?;
-    }
-    Ok(())
-}
-
-/// Time for the worker threads to pin a prefix at the start.
-const PIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Samples per second of processor time. Many kernels take fewer.
 const PROFILE_RATE_HZ: u32 = 1000;

@@ -43,6 +43,7 @@
 //! its data is synced. It must never leave an incomplete file under the final name.
 
 mod directory;
+mod discard;
 mod download;
 mod downloads;
 mod durability;
@@ -56,6 +57,7 @@ mod sink;
 mod verify_pool;
 
 pub use directory::Directory;
+pub use discard::DiscardOutput;
 pub(crate) use downloads::Downloads;
 pub use downloads::{DownloadOptions, download};
 pub use host::{DownloadError, DownloadHost, DownloadId, Found, PathSummary, Summary};
