@@ -29,3 +29,4 @@ pub(crate) mod router;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod strategy;
+pub(crate) mod top;
