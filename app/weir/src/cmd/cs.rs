@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use weir_base::{CounterKind, Counters};
 use weir_forward::BusyStats;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, CsDevice, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags};
+use weir_manage::{
+    ControlParameters, CsDevice, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags,
+};
 use weir_store::disk::DiskTierStats;
 use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::Name;

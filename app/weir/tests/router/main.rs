@@ -4,6 +4,7 @@ mod reload;
 mod restart;
 mod served;
 mod service;
+#[cfg(feature = "top")]
 mod top;
 
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -1,6 +1,7 @@
 //! `weir top` in a pseudo terminal, which `script` of util-linux makes.
 
 use std::io::{Read as _, Write as _};
+use std::num::NonZero;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use nix::unistd::Pid;
 
 use crate::served::{Killed, Site, TEST_TIMEOUT, error_of, random_file, serve, wait_until};
 
-const ROWS: u16 = 30;
-const COLUMNS: u16 = 100;
+const ROWS: NonZero<u16> = NonZero::new(30).unwrap();
+const COLUMNS: NonZero<u16> = NonZero::new(100).unwrap();
 /// Saves the settings of the terminal before and after.
 const SCRIPT: &str = "stty rows 30 cols 100; tty >tty; stty -g >before
 sh -c 'echo $$ >pid; exec \"$WEIR\" top'; code=$?
@@ -56,7 +57,7 @@ impl<'a> Terminal<'a> {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn resize(&self, rows: u16, columns: u16) {
+    fn resize(&self, rows: NonZero<u16>, columns: NonZero<u16>) {
         self.screen.lock().unwrap().screen_mut().set_size(rows, columns);
         let tty = self.read("tty");
         let (rows, columns) = (rows.to_string(), columns.to_string());
@@ -141,7 +142,7 @@ fn top_shows_router_and_restores_terminal() {
     terminal.wait_for("no objects");
     assert!(!terminal.text().contains("no answer"), "{}", terminal.text());
 
-    terminal.resize(5, 20);
+    terminal.resize(NonZero::new(5).unwrap(), NonZero::new(20).unwrap());
     terminal.wait_for("Interests/s");
     assert!(terminal.text().lines().count() <= 5, "{}", terminal.text());
     terminal.press("q");

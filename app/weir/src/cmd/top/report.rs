@@ -162,7 +162,8 @@ impl Report {
             received: counters.rate(received),
             sent: counters.rate(sent),
         };
-        let faces = face_rows(&Span::new(before.map(|before| &before.faces), &after.faces));
+        let face_lists = Span::new(before.map(|before| &before.faces), &after.faces);
+        let faces = face_rows(&face_lists);
         let sum = |rate: fn(&FaceRow) -> Rate| faces.iter().map(rate).sum();
         let bytes =
             Flow { received: sum(|face| face.bytes.received), sent: sum(|face| face.bytes.sent) };
@@ -180,7 +181,7 @@ impl Report {
             data: flow(|general| general.in_data, |general| general.out_data),
             nacks: flow(|general| general.in_nacks, |general| general.out_nacks),
             bytes,
-            sources: store.as_ref().map(sources).unwrap_or_default(),
+            sources: store.as_ref().map(|store| sources(store, &face_lists)).unwrap_or_default(),
             store: store.as_ref().map(|store| store_of(store.after)),
             disks: store.as_ref().and_then(disks),
             faces,
@@ -312,28 +313,45 @@ fn object_rows(lists: &Span<'_, ObjectList>) -> Vec<ObjectRow> {
     lists.after.objects.iter().map(row).collect()
 }
 
+/// Bytes of Data that the router made itself: its answers to management commands, and so to this
+/// screen. They count as Data from a next hop, the face `internal://`.
+fn own_bytes(faces: &[FaceStatus]) -> u64 {
+    let own = faces.iter().find(|face| face.info.uri == "internal://");
+    own.map_or(0, |face| face.counters.in_bytes)
+}
+
 /// The sources by bytes, or by Interests if the router does not report bytes.
-fn sources(store: &Span<'_, CsInfo>) -> Vec<Source> {
-    type Counter = fn(&CsInfo) -> u64;
-    let by_bytes: [(&str, Counter); 3] = [
-        ("memory", |store| store.served_memory_bytes.unwrap_or(0)),
-        ("disk", |store| store.served_disk_bytes.unwrap_or(0)),
-        ("next hop", |store| store.served_next_hop_bytes.unwrap_or(0)),
-    ];
-    let by_interests: [(&str, Counter); 2] =
-        [("store", |store| store.hits), ("next hop", |store| store.misses)];
-    let has_bytes = store.after.served_memory_bytes.is_some();
-    let counters = if has_bytes { &by_bytes[..] } else { &by_interests };
-    let part = |value: f64, sum: f64| (sum > 0.0).then(|| value / sum);
-    let total: u64 = counters.iter().map(|(_, counter)| counter(store.after)).sum();
-    let sum: f64 = counters.iter().filter_map(|(_, counter)| store.rate(*counter)).sum();
-    let source = |(label, counter): &(&'static str, Counter)| Source {
-        label,
-        now: store.rate(*counter).and_then(|rate| part(rate, sum)),
-        since_start: part(counter(store.after) as f64, total as f64),
+fn sources(store: &Span<'_, CsInfo>, faces: &Span<'_, Vec<FaceStatus>>) -> Vec<Source> {
+    let Some(memory_bytes) = store.after.served_memory_bytes else {
+        let shares = [("store", store.rate(|store| store.hits), store.after.hits)];
+        let misses = ("next hop", store.rate(|store| store.misses), store.after.misses);
+        return parts(&[&shares[..], &[misses]].concat(), 0.0);
     };
-    let has_disk = store.after.disk.is_some();
-    counters.iter().filter(|(label, _)| *label != "disk" || has_disk).map(source).collect()
+    let next_hop: fn(&CsInfo) -> u64 = |store| store.served_next_hop_bytes.unwrap_or(0);
+    let own = faces.rate(|faces| own_bytes(faces)).unwrap_or(0.0);
+    let next_hop_now = store.rate(next_hop).map(|rate| (rate - own).max(0.0));
+    let next_hop_total = next_hop(store.after).saturating_sub(own_bytes(faces.after));
+    let memory_now = store.rate(|store| store.served_memory_bytes.unwrap_or(0));
+    let mut shares = vec![("memory", memory_now, memory_bytes)];
+    if store.after.disk.is_some() {
+        let disk: fn(&CsInfo) -> u64 = |store| store.served_disk_bytes.unwrap_or(0);
+        shares.push(("disk", store.rate(disk), disk(store.after)));
+    }
+    shares.push(("next hop", next_hop_now, next_hop_total));
+    // The two datasets are read at different times, so less than that is no traffic.
+    parts(&shares, own)
+}
+
+/// The parts of a sum. Rates whose sum is at most `noise` are not divided.
+fn parts(shares: &[(&'static str, Rate, u64)], noise: f64) -> Vec<Source> {
+    let sum: f64 = shares.iter().filter_map(|(_, now, _)| *now).sum();
+    let total: u64 = shares.iter().map(|(.., total)| total).sum();
+    let source = |&(label, now, since_start): &(&'static str, Rate, u64)| Source {
+        label,
+        now: now.filter(|_| sum > noise).map(|now| now / sum),
+        since_start: (total > 0).then(|| since_start as f64 / total as f64),
+    };
+    shares.iter().map(source).collect()
 }
 
 fn store_of(store: &CsInfo) -> Store {

@@ -13,7 +13,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::report::{DiskRow, Disks, Flow, Rate, Report, Sort};
 use super::table::{Row, Table, pad_left, pad_right, shorten};
-use crate::table::{octets, printable, span};
+use crate::table::{count, octets, printable, span};
 
 /// The least width for blocks side by side.
 const WIDE_MIN: usize = 74;
@@ -234,7 +234,8 @@ impl Fact {
 fn facts(report: &Report) -> Vec<Fact> {
     let flow = |label, flow: Flow, text: fn(Rate) -> String| {
         let (received, sent) = (text(flow.received), text(flow.sent));
-        Fact { label, forms: vec![format!("{received} in, {sent} out"), received] }
+        let short = format!("{received} in");
+        Fact { label, forms: vec![format!("{received} in, {sent} out"), short, received] }
     };
     let mut facts =
         vec![flow("Interests/s", report.interests, number), flow("bytes/s", report.bytes, size)];
@@ -243,7 +244,7 @@ fn facts(report: &Report) -> Vec<Fact> {
             "memory" => "from memory",
             "disk" => "from disk",
             "store" => "from store",
-            _ => "from others",
+            _ => "forwarded",
         };
         let (now, since) = (percent(source.now), percent(source.since_start));
         facts.push(Fact { label, forms: vec![format!("{now}, {since} since start"), now] });
@@ -266,21 +267,20 @@ fn disk_table(report: &Report) -> Option<Table> {
             disks.latency_ns.map_or_else(|| "-".to_owned(), milliseconds),
             octets(disks.used_bytes),
             octets(disks.capacity_bytes),
-            disks_state(disks),
         ],
         is_bad: disks.stalled > 0,
     };
     let mut rows = Vec::new();
     match &disks.rows[..] {
-        [only] => rows.push(all(only.path.clone())),
+        [only] => rows.push(all(with_state(&only.path, disks_state(disks)))),
         several => {
-            rows.push(all("all".to_owned()));
+            rows.push(all(with_state("all", disks_state(disks))));
             rows.extend(several.iter().map(disk_row));
         }
     }
     Some(Table {
         title: format!("Disks ({})", disks.count),
-        headings: vec!["READ/s", "WRITTEN/s", "LATENCY", "USED", "SIZE", "STATE"],
+        headings: vec!["READ/s", "WRITTEN/s", "LATENCY", "USED", "SIZE"],
         rows,
         empty: "",
     })
@@ -288,22 +288,27 @@ fn disk_table(report: &Report) -> Option<Table> {
 
 fn disk_row(disk: &DiskRow) -> Row {
     let state = match (disk.is_dead, disk.failures) {
-        (true, _) => "failed".to_owned(),
-        (false, 0) => "ok".to_owned(),
-        (false, failures) => format!("{failures} errors"),
+        (true, _) => Some("failed".to_owned()),
+        (false, 0) => None,
+        (false, failures) => Some(count(failures, "error", "errors")),
     };
     let unknown = || "-".to_owned();
     let capacity = octets(disk.capacity_bytes);
-    let cells = vec![size(disk.read), size(disk.written), unknown(), unknown(), capacity, state];
-    Row { name: disk.path.clone(), cells, is_bad: disk.is_dead }
+    let cells = vec![size(disk.read), size(disk.written), unknown(), unknown(), capacity];
+    Row { name: with_state(&disk.path, state), cells, is_bad: disk.is_dead }
 }
 
-fn disks_state(disks: &Disks) -> String {
+/// A name, with the state of what it names if that is not as usual.
+fn with_state(name: &str, state: Option<String>) -> String {
+    state.map_or_else(|| name.to_owned(), |state| format!("{name} ({state})"))
+}
+
+fn disks_state(disks: &Disks) -> Option<String> {
     match disks.stalled {
-        0 if disks.is_recovering => "recovery".to_owned(),
-        0 => "ok".to_owned(),
-        1 if disks.count == 1 => "no answer".to_owned(),
-        stalled => format!("{stalled} no answer"),
+        0 if disks.is_recovering => Some("recovery".to_owned()),
+        0 => None,
+        1 if disks.count == 1 => Some("not responding".to_owned()),
+        stalled => Some(format!("{stalled} not responding")),
     }
 }
 

@@ -8,8 +8,8 @@ use crate::table::printable;
 const GAP: usize = 2;
 /// Columns of numbers are at least this wide, so that they do not move when numbers grow.
 const NUMBER_WIDTH_MIN: usize = 9;
-/// The first column has at least this width, or that of its longest text, before others are
-/// dropped.
+/// The first column has at least this width, and half of the table, or the width of its longest
+/// text, before others are dropped.
 const NAME_WIDTH_MIN: usize = 22;
 
 /// A row: the text of the first column, and a cell for each other column.
@@ -46,7 +46,8 @@ impl Table {
             })
             .collect();
         let used = |widths: &[usize]| widths.iter().map(|width| width + GAP).sum::<usize>();
-        while used(&widths) + longest.min(NAME_WIDTH_MIN) > width && widths.pop().is_some() {}
+        let name_width_min = longest.min(NAME_WIDTH_MIN.max(width / 2));
+        while used(&widths) + name_width_min > width && widths.pop().is_some() {}
         let name_width = longest.max(NAME_WIDTH_MIN).min(width.saturating_sub(used(&widths)));
 
         let line = |name: &str, cells: &mut dyn Iterator<Item = &str>| {

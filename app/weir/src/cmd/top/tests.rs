@@ -130,7 +130,22 @@ fn rates_are_gains_per_second() {
     let now: Vec<_> = report.sources.iter().map(|source| source.now).collect();
     assert_eq!(now, [Some(0.6), Some(0.1), Some(0.3)]);
     let first = Report::between(None, &reading(0, 9));
+    assert!(first.sources.iter().all(|source| source.now.is_none()));
     assert_eq!((first.interests.received, first.bytes.sent), (None, None));
+}
+
+/// The answers to the screen itself are no traffic.
+#[test]
+fn own_answers_are_no_traffic() {
+    let (mut before, mut after) = (reading(10, 50_000), reading(12, 50_000));
+    for (reading, own_bytes) in [(&mut before, 6000), (&mut after, 9000)] {
+        let store = &mut reading.store.as_mut().unwrap().value;
+        store.served_next_hop_bytes = Some(50_000 + own_bytes);
+        reading.faces.value[0].counters.in_bytes = own_bytes;
+    }
+    let report = Report::between(Some(&before), &after);
+    assert!(report.sources.iter().all(|source| source.now.is_none()), "{:?}", report.sources);
+    assert_eq!(report.sources[2].since_start, Some(50_000.0 / 400_000.0));
 }
 
 /// A counter that wrapped below the one before would be 2^64 per second.
@@ -254,7 +269,7 @@ fn smallest_screen_shows_the_main_facts() {
 fn large_screen_has_all_columns() {
     let report = report();
     let text = screen(200, 60, &view(Some(&report)));
-    for part in ["STATE", "TOTAL", "HELD", "ocean-temperature.nc/v=1700000000000", "日 本"] {
+    for part in ["SIZE", "TOTAL", "HELD", "ocean-temperature.nc/v=1700000000000", "日 本"] {
         assert!(text.contains(part), "{part}");
     }
 }
