@@ -73,9 +73,13 @@ fn header(view: &View<'_>, width: usize) -> Line<'static> {
         (None, Some(report)) => format!("up {}", span(report.uptime_ms)),
         (None, None) => "connected".to_owned(),
     };
-    let title = if has_room { "weir top" } else { "weir" };
+    let title = match (has_room, view.silence) {
+        (true, _) => "weir top  ",
+        (false, None) => "weir  ",
+        (false, Some(_)) => "",
+    };
     let paused = if view.is_paused { "PAUSED  " } else { "" };
-    let mut text = format!(" {title}  {paused}{state}");
+    let mut text = format!(" {title}{paused}{state}");
     let left = width.saturating_sub(text.width() + 3);
     if left >= 12 {
         text += &format!("  {}", shorten(&printable(view.uri), left));
@@ -96,7 +100,7 @@ fn help(view: &View<'_>, width: usize) -> Line<'static> {
 
 fn body(view: &View<'_>, report: &Report, width: usize, height: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    if let Some(problem) = view.problem {
+    if let Some(problem) = view.problem.filter(|_| height > 5) {
         lines.push(problem_line(view, problem, width));
     }
     if width >= WIDE_MIN && height > 8 {
