@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let uri = args.router.uri()?;
     // A router that is not there is an error of the command line. Later, it is news.
     let client = ManagementClient::connect(&args.router)?;
-    let (orders, answers) = reader::start(client, uri.clone())?;
+    let (orders, answers) = reader::start(client, uri.clone(), Sort::default().object_order())?;
     let mut app = App::new(uri.to_string(), orders);
     let mut screen = Screen::open()?;
     let result = app.show(&mut screen, &answers, &stop, &suspend);

@@ -11,7 +11,6 @@ use weir_manage::{CsInfo, FaceStatus, GeneralStatus};
 use weir_store::{ObjectList, ObjectOrder, ObjectQuery};
 use weir_wire::Name;
 
-use super::report::Sort;
 use crate::cmd::cs::store_info;
 use crate::management_client::{ManagementClient, MissingDataset};
 
@@ -58,6 +57,7 @@ pub(super) type Answer = Result<Box<Reading>, String>;
 pub(super) fn start(
     client: ManagementClient,
     uri: FaceUri,
+    order: ObjectOrder,
 ) -> anyhow::Result<(Sender<ObjectOrder>, Receiver<Answer>)> {
     let (orders, wanted) = channel();
     let (sender, answers) = channel();
@@ -66,7 +66,7 @@ pub(super) fn start(
         uri,
         started: now,
         client: Some(client),
-        order: Sort::default().object_order(),
+        order,
         objects: None,
         next_list: Some(now),
     };

@@ -32,8 +32,10 @@ impl Screen {
     pub(super) fn suspend(&mut self) -> anyhow::Result<()> {
         restore();
         low_level::emulate_default_handler(SIGTSTP).context("cannot suspend")?;
+        // A new terminal with an empty buffer, so that the next drawing writes everything. `clear`
+        // would ask the terminal for the cursor, and some do not answer.
         self.0 = ratatui::try_init().context("cannot use the terminal")?;
-        self.0.clear().context("cannot write to the terminal")
+        Ok(())
     }
 }
 
