@@ -55,6 +55,8 @@ enum Command {
     Stat(Box<cmd::stat::Args>),
     Ping(cmd::ping::Args),
     Status(cmd::status::Args),
+    #[cfg(feature = "top")]
+    Top(cmd::top::Args),
     Face(cmd::face::Args),
     Route(cmd::route::Args),
     Cs(cmd::cs::Args),
@@ -116,6 +118,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Stat(args) => cmd::stat::run(*args),
         Command::Ping(args) => cmd::ping::run(args),
         Command::Status(args) => cmd::status::run(args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => cmd::top::run(args),
         Command::Face(args) => cmd::face::run(args),
         Command::Route(args) => cmd::route::run(args),
         Command::Cs(args) => cmd::cs::run(args),

@@ -29,14 +29,7 @@ impl ManagementArgs {
     }
 
     pub(crate) fn connect(&self) -> anyhow::Result<ManagementClient> {
-        match self.router.uri()? {
-            FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
-            other => bail!(
-                "a router does not accept commands over {other}; use its Unix socket (--router \
-                 unix:///PATH), or TCP on the same machine for read-only commands (--router \
-                 tcp://127.0.0.1)"
-            ),
-        }
+        ManagementClient::connect(&self.router)
     }
 }
 
@@ -44,6 +37,17 @@ impl ManagementArgs {
 pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
+    pub(crate) fn connect(router: &RouterArgs) -> anyhow::Result<Self> {
+        match router.uri()? {
+            FaceUri::Unix(_) | FaceUri::Tcp(_) => router.connect().map(Self),
+            other => bail!(
+                "a router does not accept commands over {other}; use its Unix socket (--router \
+                 unix:///PATH), or TCP on the same machine for read-only commands (--router \
+                 tcp://127.0.0.1)"
+            ),
+        }
+    }
+
     pub(crate) fn connect_to(uri: &FaceUri) -> Result<Self, ClientError> {
         Client::connect(uri).map(Self)
     }
@@ -78,13 +82,14 @@ impl ManagementClient {
         self.0.holdings(object).map_err(|error| self.explain_error(error, "cs/holdings"))
     }
 
-    /// Requests the objects in the store. Their times count from `now`.
+    /// Requests the objects in the store. Their times count from `now`. The error may be a
+    /// [`MissingDataset`].
     pub(crate) fn objects(
         &mut self,
         query: &ObjectQuery,
         now: Instant,
     ) -> anyhow::Result<ObjectList> {
-        self.0.objects(query, now).map_err(|error| self.explain_error(error, "cs/list"))
+        self.0.objects(query, now).map_err(|error| self.explain_dataset_error(error, "cs/list"))
     }
 
     /// Requests the general status.
