@@ -13,7 +13,7 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanProcessor};
 
 /// A span in which this field is `true` is not sent: it turned out to contain nothing.
-pub const DISCARD: &str = "weir.discard";
+const DISCARD: &str = "weir.discard";
 
 #[derive(Debug)]
 pub(crate) struct Delivery {

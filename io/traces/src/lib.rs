@@ -26,12 +26,12 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::registry::LookupSpan;
 
-pub use self::delivery::{DISCARD, Undelivered};
+pub use self::delivery::Undelivered;
 pub use self::settings::SettingsError;
 
 use self::client::CollectorClient;
 use self::delivery::{CountingExporter, CountingProcessor, Delivery};
-use self::settings::Settings;
+use self::settings::{Environment, Settings};
 
 /// How long [`Exporter::finish`] waits for the collector.
 const FINISH_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -40,9 +40,6 @@ const FINISH_TIMEOUT: Duration = Duration::from_millis(1500);
 const TRACE_PARENT: &str = "TRACEPARENT";
 const TRACE_STATE: &str = "TRACESTATE";
 
-/// An environment variable's value.
-type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
-
 /// Sends spans in the background.
 pub struct Exporter {
     provider: SdkTracerProvider,
@@ -50,20 +47,12 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts an exporter for `service`, such as `weir-get`, of this `version`. `None` unless the
-    /// environment names a collector.
+    /// Starts an exporter for `service`, such as `weir-get`, of this `version`. `None` unless
+    /// `environment` names a collector. It has the values of environment variables.
     ///
     /// # Errors
     /// A variable has a value that cannot be used.
-    pub fn start(service: &str, version: &str) -> Result<Option<Self>, SettingsError> {
-        Self::start_with(service, version, &|name| std::env::var(name).ok())
-    }
-
-    /// [`Exporter::start`] with other environment variables for the collector.
-    ///
-    /// # Errors
-    /// A variable has a value that cannot be used.
-    pub fn start_with(
+    pub fn start(
         service: &str,
         version: &str,
         environment: Environment<'_>,
@@ -96,6 +85,7 @@ impl Exporter {
             .with_tracer(self.provider.tracer("weir"))
             .with_location(false)
             .with_threads(false)
+            .with_target(false)
             .with_tracked_inactivity(false)
             .with_context_activation(false);
         Box::new(layer.with_filter(FilterFn::new(is_span_of_weir)))

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ureq::http::Uri;
 
-use crate::Environment;
+/// The values of environment variables.
+pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";

@@ -1,84 +1,23 @@
 //! The exporter with collectors that work, are absent, do not answer or refuse spans.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+mod collector;
+
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+    ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
 use prost::Message;
 use tracing::trace_span;
 use tracing_subscriber::layer::SubscriberExt;
 use weir_traces::{Exporter, Undelivered};
 
-/// What a collector does with a request.
-#[derive(Clone, Copy)]
-enum Answer {
-    Accept,
-    Reject(i64),
-    Status(&'static str),
-    /// It reads nothing and never answers.
-    Never,
-}
-
-/// Serves requests on a thread until the test ends. Returns its address, and what it receives.
-fn collector(answer: Answer) -> (String, Receiver<ExportTraceServiceRequest>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, received) = channel();
-    std::thread::spawn(move || {
-        let mut kept = Vec::new();
-        for connection in listener.incoming() {
-            let connection = connection.unwrap();
-            if matches!(answer, Answer::Never) {
-                kept.push(connection);
-                continue;
-            }
-            while let Some(request) = serve(&connection, answer) {
-                let _ = sender.send(request);
-            }
-        }
-    });
-    (url, received)
-}
-
-/// Serves one request; `None` at the end of the connection.
-fn serve(mut connection: &TcpStream, answer: Answer) -> Option<ExportTraceServiceRequest> {
-    let mut reader = BufReader::new(connection);
-    let mut len = 0;
-    let mut line = String::new();
-    while reader.read_line(&mut line).ok()? > 2 {
-        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            len = value.trim().parse().unwrap();
-        }
-        line.clear();
-    }
-    if line.is_empty() {
-        return None;
-    }
-    let mut body = vec![0; len];
-    reader.read_exact(&mut body).ok()?;
-    let (status, response) = match answer {
-        Answer::Status(status) => (status, b"no such tenant".to_vec()),
-        Answer::Reject(rejected_spans) => {
-            let error_message = "the trace is too large".to_owned();
-            let partial = ExportTracePartialSuccess { rejected_spans, error_message };
-            let response = ExportTraceServiceResponse { partial_success: Some(partial) };
-            ("200 OK", response.encode_to_vec())
-        }
-        Answer::Accept | Answer::Never => ("200 OK", Vec::new()),
-    };
-    write!(connection, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", response.len()).ok()?;
-    connection.write_all(&response).ok()?;
-    Some(ExportTraceServiceRequest::decode(&body[..]).unwrap())
-}
+use self::collector::{Answer, collector};
 
 /// Makes `spans` spans, and returns the result and the time of the end.
 fn export(url: &str, spans: usize) -> (Result<(), Undelivered>, Duration) {
     let environment = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.to_owned());
-    let exporter = Exporter::start_with("weir-test", "1.2.3", &environment).unwrap().unwrap();
+    let exporter = Exporter::start("weir-test", "1.2.3", &environment).unwrap().unwrap();
     let subscriber = tracing_subscriber::registry().with(exporter.layer());
     tracing::subscriber::with_default(subscriber, || {
         for number in 0..spans {
@@ -91,11 +30,13 @@ fn export(url: &str, spans: usize) -> (Result<(), Undelivered>, Duration) {
 
 #[test]
 fn collector_receives_all_spans() {
-    let (url, received) = collector(Answer::Accept);
+    let (url, received) = collector(Answer::ACCEPT);
     let (result, _) = export(&url, 3);
     result.unwrap();
     let request = received.try_recv().unwrap();
-    let of_program = &request.resource_spans[0];
+    assert!(request.head.starts_with("post /v1/traces "), "{}", request.head);
+    assert!(request.head.contains("content-type: application/x-protobuf"), "{}", request.head);
+    let of_program = &request.message.resource_spans[0];
     let attributes = &of_program.resource.as_ref().unwrap().attributes;
     let has = |key: &str, value: &str| {
         attributes.iter().any(|found| {
@@ -109,9 +50,9 @@ fn collector_receives_all_spans() {
 
 #[test]
 fn takes_only_spans_of_weir() {
-    let (url, received) = collector(Answer::Accept);
+    let (url, received) = collector(Answer::ACCEPT);
     let environment = |name: &str| (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| url.clone());
-    let exporter = Exporter::start_with("weir-test", "1", &environment).unwrap().unwrap();
+    let exporter = Exporter::start("weir-test", "1", &environment).unwrap().unwrap();
     let subscriber = tracing_subscriber::registry().with(exporter.layer());
     tracing::subscriber::with_default(subscriber, || {
         trace_span!(target: "weir_socket::fetch", "ours");
@@ -121,7 +62,7 @@ fn takes_only_spans_of_weir() {
     });
     exporter.finish().unwrap();
     let request = received.try_recv().unwrap();
-    let spans = &request.resource_spans[0].scope_spans[0].spans;
+    let spans = &request.message.resource_spans[0].scope_spans[0].spans;
     assert_eq!(spans.iter().map(|span| &span.name[..]).collect::<Vec<_>>(), ["ours"]);
 }
 
@@ -146,11 +87,14 @@ fn absent_collector_is_named_with_the_cause() {
 
 #[test]
 fn refusals_are_reported_with_their_reason() {
-    let (url, _received) = collector(Answer::Status("403 Forbidden"));
+    let (url, _received) = collector(Answer::With("403 Forbidden", b"no such tenant".to_vec()));
     let text = export(&url, 2).0.unwrap_err().to_string();
     assert!(text.contains("2 of 2 spans"), "{text}");
     assert!(text.contains("403 Forbidden: no such tenant"), "{text}");
-    let (url, _received) = collector(Answer::Reject(2));
+    let error_message = "the trace is too large".to_owned();
+    let partial = ExportTracePartialSuccess { rejected_spans: 2, error_message };
+    let response = ExportTraceServiceResponse { partial_success: Some(partial) };
+    let (url, _received) = collector(Answer::With("200 OK", response.encode_to_vec()));
     let text = export(&url, 5).0.unwrap_err().to_string();
     assert!(text.contains("2 of 5 spans") && text.contains("too large"), "{text}");
 }
