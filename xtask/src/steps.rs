@@ -8,8 +8,8 @@ use anyhow::{Context, bail};
 
 use crate::{chart, clients, layers, report, target_folder, tidy};
 
-/// Tests run with the laboratory.
-const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
+/// Tests run with the laboratory, and with traces.
+const FEATURES: [&str; 2] = ["--features", "weir/lab,weir/otlp"];
 
 /// Size limit of the program without the laboratory. The controller's databases (SQLite,
 /// PostgreSQL), HTTP and TLS are 13 MB of it; HTTP/2, HTTP/3 and the HTTP client of the gateway are
@@ -40,7 +40,7 @@ impl TestOptions {
 
     fn cargo_arguments(&self) -> Vec<String> {
         let mut arguments = vec!["test".into(), "--workspace".into()];
-        arguments.extend(WITH_LAB.map(str::to_owned));
+        arguments.extend(FEATURES.map(str::to_owned));
         let mut passed_on = self.passed_on.iter();
         arguments.extend(passed_on.by_ref().take_while(|word| *word != "--").cloned());
         let harness: Vec<String> = passed_on.cloned().collect();
@@ -64,9 +64,9 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
         let words = [&["clippy", "--all-targets"], what, &["--", "-D", "warnings"]].concat();
         cargo(root, &words, &[])
     };
-    deny(&["--workspace", "--features", "weir/lab"])?;
+    deny(&[&["--workspace"], &FEATURES[..]].concat())?;
     deny(&["--package", "weir", "--package", "weir-runtime"])?;
-    let docs = ["doc", "--workspace", "--no-deps", "--features", "weir/lab"];
+    let docs = [&["doc", "--workspace", "--no-deps"], &FEATURES[..]].concat();
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
     test(root, &TestOptions::default())
 }
@@ -96,7 +96,7 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
         // A test that builds its own examples would build them with other features of their
         // dependencies, and so compile these again.
         let kinds = ["--bins", "--tests", "--examples"];
-        let build = [&["build", "--workspace"], &kinds[..], &WITH_LAB[..]].concat();
+        let build = [&["build", "--workspace"], &kinds[..], &FEATURES[..]].concat();
         let built = cargo(root, &build, &[]);
         let installed = install.join().map_err(|_| anyhow::anyhow!("installing clients panicked"));
         built.and(installed?)
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn test_options_become_arguments_of_cargo() {
         let arguments = |words: &[&str]| parse(words).expect("good words").cargo_arguments();
-        let all = ["test", "--workspace", "--features", "weir/lab"];
+        let all = ["test", "--workspace", "--features", "weir/lab,weir/otlp"];
         assert_eq!(arguments(&[]), all);
         assert_eq!(arguments(&["--full"]), [&all[..], &["--", "--include-ignored"]].concat());
         let words = ["--test", "interop", "--", "--include-ignored", "--nocapture"];
