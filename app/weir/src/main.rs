@@ -12,6 +12,7 @@ mod quantity;
 mod signals;
 mod state;
 mod table;
+mod traces;
 mod transfer;
 
 use std::process::ExitCode;
