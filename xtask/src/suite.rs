@@ -37,7 +37,7 @@ pub(crate) fn run(
     let logs = target_folder(root).join("test-logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(AT_A_TIME_MAX);
-    let waiting = Mutex::new(VecDeque::from(executables));
+    let waiting = Mutex::new(executables);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
