@@ -171,7 +171,7 @@ mod tests {
         let url = (ENDPOINT, "http://h:4318");
         assert_eq!(endpoint(&[url, ("OTEL_SDK_DISABLED", "True")]), None);
         assert_eq!(endpoint(&[url, ("OTEL_TRACES_EXPORTER", "none")]), None);
-        assert_eq!(endpoint(&[url, ("OTEL_TRACES_EXPORTER", "otlp")]).is_some(), true);
+        assert!(endpoint(&[url, ("OTEL_TRACES_EXPORTER", "otlp")]).is_some());
     }
 
     #[test]
