@@ -1,4 +1,5 @@
-//! `weir router` as a process: start, ready line, errors and stop; reloads; the service; `weir top`.
+//! `weir router` as a process: start, ready line, errors and stop; reloads; the service; and
+//! `weir top`.
 
 mod reload;
 mod restart;

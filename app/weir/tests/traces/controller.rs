@@ -48,6 +48,18 @@ fn reports() -> [(&'static str, Value); 3] {
     ]
 }
 
+/// The decision has one child, with what the plan stores and where.
+fn assert_plan_of(spans: &Spans, decision: &Span) {
+    assert_eq!(spans.children(decision), ["plan"]);
+    let is_child = |span: &&Span| span.parent_span_id == decision.span_id;
+    let plan = spans.all("plan").into_iter().find(is_child).unwrap();
+    assert_eq!(text(&plan.attributes, "weir.object"), "/big/v=1");
+    assert!(text(&plan.attributes, "weir.parts").contains("keep:"), "{plan:#?}");
+    assert_eq!(text(&plan.attributes, "weir.consumers"), "edge");
+    assert!(integer(plan, "weir.segments") > 0 && integer(plan, "weir.plan") > 0);
+    assert!(!boolean(plan, "weir.ended"));
+}
+
 #[test]
 fn controller_sends_requests_and_decisions() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,9 +67,8 @@ fn controller_sends_requests_and_decisions() {
     let config = "listen = '127.0.0.1:0'\ndatabase = 'controller.db'\n[decisions]\n\
                   router_timeout = '2s'\n";
     std::fs::write(folder.join("controller.toml"), config).unwrap();
-    let edge = token(folder, &["--role", "router", "--name", "edge"]);
-    let keep = token(folder, &["--role", "router", "--name", "keep"]);
-    let home = token(folder, &["--role", "router", "--name", "home"]);
+    let [edge, keep, home] =
+        ["edge", "keep", "home"].map(|name| token(folder, &["--role", "router", "--name", name]));
     let operator = token(folder, &["--role", "operator", "--name", "me"]);
     let (url, received) = collector(Answer::ACCEPT);
     let mut command = weir(folder, &["controller", "-c", "controller.toml", "--json"]);
@@ -112,15 +123,7 @@ fn controller_sends_requests_and_decisions() {
     assert_eq!(status(request), 200);
     assert_eq!(text(&request.attributes, "http.route"), "/v1/routers/{router}/forward");
 
-    assert_eq!(spans.children(decision), ["plan"]);
-    let is_child = |span: &&Span| span.parent_span_id == decision.span_id;
-    let plan = spans.all("plan").into_iter().find(is_child).unwrap();
-    assert_eq!(text(&plan.attributes, "weir.object"), "/big/v=1");
-    assert!(text(&plan.attributes, "weir.parts").contains("keep:"), "{plan:#?}");
-    assert_eq!(text(&plan.attributes, "weir.consumers"), "edge");
-    assert!(integer(plan, "weir.segments") > 0 && integer(plan, "weir.plan") > 0);
-    assert!(!boolean(plan, "weir.ended"));
-
+    assert_plan_of(&spans, decision);
     kill(Pid::from_raw(running.child.id() as i32), Signal::SIGTERM).unwrap();
 }
 
