@@ -494,6 +494,11 @@ fn stalled_disk_is_bypassed() {
         assert_eq!(sha256_hex(&host.path("other-copy")), other);
         let status = near.wait_for_disks("a stall", |disk| disk["stalled"] == 1);
         assert!(number(&status, "stalls") > 0, "{status}");
+        // The list reads no disk, so it ends, and forwarding continues.
+        let list = near.weir_json(&["cs", "list"]);
+        assert!(number(&list, "total") > 0, "{list}");
+        get(&near, &other_name, "other-copy");
+        assert_eq!(near.disk_status()["stalled"], 1, "the disk still stalls");
 
         fs::remove_file(host.path("near.stall0")).expect("removed");
         near.wait_for_disks("its end", |disk| disk["stalled"] == 0);

@@ -10,8 +10,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::tidy::links::{links, resolve};
-use crate::tools::run;
-use crate::{target_folder, tools};
+use xtask::tools::{self, run, target_folder};
 
 const MDBOOK_VERSION: &str = "0.5.4";
 

@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-
-use crate::clients::{install_python, run};
-use crate::target_folder;
+use xtask::tools::{install_python, output, target_folder};
 
 const HELM: &str = "helm.sh/helm/v3/cmd/helm@v3.20.2";
 const VALIDATE: &str = "kubernetes-validate==1.37.0\n";
@@ -39,13 +37,13 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<()> {
         };
         for version in VERSIONS {
             let cluster = format!("--kube-version={version}.0");
-            run(&mut with(&["lint", "--strict", &cluster]))?;
-            let text = run(&mut with(&["template", &cluster, "weir"]))?;
+            output(&mut with(&["lint", "--strict", &cluster]))?;
+            let text = output(&mut with(&["template", &cluster, "weir"]))?;
             let made = folder.join(format!("{name}.yaml"));
             fs::write(&made, own(&text))?;
             let mut validate = Command::new(python.join("bin/kubernetes-validate"));
             validate.args(["--strict", "--quiet", "--kubernetes-version", version]);
-            run(validate.arg(&made)).with_context(|| name.clone())?;
+            output(validate.arg(&made)).with_context(|| name.clone())?;
         }
         println!("chart: {name} is valid for Kubernetes {}", VERSIONS.join(" and "));
     }
@@ -62,7 +60,7 @@ fn refuses(helm: &Path, chart: &Path) -> anyhow::Result<()> {
     ] {
         let mut template = Command::new(helm);
         template.args(["template", "--kube-version=1.35.0"]).arg(chart).args(["--set", value]);
-        match run(&mut template) {
+        match output(&mut template) {
             Err(error) if format!("{error:#}").contains(expected) => {}
             Err(error) => return Err(error).context(format!("{value}: no {expected}")),
             Ok(_) => bail!("the chart accepts {value}"),
@@ -100,8 +98,10 @@ fn install_helm(folder: &Path) -> anyhow::Result<PathBuf> {
         return Ok(program);
     }
     eprintln!("==> building {HELM}");
-    run(Command::new("go").args(["install", HELM]).env("GOBIN", folder).env("GOFLAGS", "-mod=mod"))
-        .context("cannot build Helm: Go 1.24 or later and a network are needed the first time")?;
+    output(
+        Command::new("go").args(["install", HELM]).env("GOBIN", folder).env("GOFLAGS", "-mod=mod"),
+    )
+    .context("cannot build Helm: Go 1.24 or later and a network are needed the first time")?;
     fs::write(&stamp, HELM)?;
     Ok(program)
 }

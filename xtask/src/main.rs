@@ -9,7 +9,6 @@ mod release;
 mod steps;
 mod suite;
 mod tidy;
-mod tools;
 mod unused;
 
 use std::path::{Path, PathBuf};
@@ -132,12 +131,4 @@ fn repository_root() -> anyhow::Result<PathBuf> {
         .parent()
         .map(Path::to_path_buf)
         .context("the folder of xtask has no parent")
-}
-
-/// The folder cargo builds into.
-fn target_folder(root: &Path) -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(folder) => root.join(folder),
-        None => root.join("target"),
-    }
 }

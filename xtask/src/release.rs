@@ -11,9 +11,9 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
+use crate::layers;
 use crate::steps::step;
-use crate::tools::run;
-use crate::{layers, target_folder, tools};
+use xtask::tools::{self, run, target_folder};
 
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");

@@ -5,14 +5,15 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
+use xtask::tools::target_folder;
 
-use crate::{book, chart, clients, layers, report, suite, target_folder, tidy};
+use crate::{book, chart, clients, layers, report, suite, tidy};
 
-/// Tests run with the laboratory.
-const WITH_LAB: [&str; 2] = ["--features", "weir/lab"];
+/// Tests run with the laboratory, and with traces.
+const FEATURES: [&str; 2] = ["--features", "weir/lab,weir/otlp"];
 
 /// What cargo builds and tests.
-const WITH_WORKSPACE: [&str; 3] = ["--workspace", WITH_LAB[0], WITH_LAB[1]];
+const WITH_WORKSPACE: [&str; 3] = ["--workspace", FEATURES[0], FEATURES[1]];
 
 /// Size limit of the program without the laboratory. The controller's databases (SQLite,
 /// PostgreSQL), HTTP and TLS are 13 MB of it; HTTP/2, HTTP/3 and the HTTP client of the gateway are
@@ -64,9 +65,9 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
         let words = [&["clippy", "--all-targets"], what, &["--", "-D", "warnings"]].concat();
         cargo(root, &words, &[])
     };
-    deny(&["--workspace", "--features", "weir/lab"])?;
+    deny(&[&["--workspace"], &FEATURES[..]].concat())?;
     deny(&["--package", "weir", "--package", "weir-runtime"])?;
-    let docs = ["doc", "--workspace", "--no-deps", "--features", "weir/lab"];
+    let docs = [&["doc", "--workspace", "--no-deps"], &FEATURES[..]].concat();
     cargo(root, &docs, &[("RUSTDOCFLAGS", "-D warnings")])?;
     test(root, &TestOptions::default())
 }
@@ -96,7 +97,7 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
         // A test that builds its own examples would build them with other features of their
         // dependencies, and so compile these again.
         let kinds = ["--bins", "--tests", "--examples"];
-        let build = [&["build", "--workspace"], &kinds[..], &WITH_LAB[..]].concat();
+        let build = [&["build", "--workspace"], &kinds[..], &FEATURES[..]].concat();
         let built = cargo(root, &build, &[]);
         let installed = install.join().map_err(|_| anyhow::anyhow!("installing clients panicked"));
         built.and(installed?)

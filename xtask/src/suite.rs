@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::target_folder;
+use xtask::tools::target_folder;
 
 /// More at a time would compete for the memory that tests of large files need.
 const AT_A_TIME_MAX: usize = 4;
@@ -37,7 +37,7 @@ pub(crate) fn run(
     let logs = target_folder(root).join("test-logs");
     std::fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(AT_A_TIME_MAX);
-    let waiting = Mutex::new(VecDeque::from(executables));
+    let waiting = Mutex::new(executables);
     let failed = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -162,6 +162,7 @@ impl FileConfig {
         let config = RuntimeConfig {
             threads,
             store: self.store.config(),
+            pins: self.pin.iter().map(|pin| (pin.prefix.0.clone(), pin.size.bytes)).collect(),
             disks: disk::to_runtime(&self.disks, &self.disk, threads)?,
             extension: None,
             pit_entries_max: self.router.pit_entries_max,

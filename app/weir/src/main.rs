@@ -12,6 +12,7 @@ mod quantity;
 mod signals;
 mod state;
 mod table;
+mod traces;
 mod transfer;
 mod words;
 
@@ -57,6 +58,8 @@ enum Command {
     Stat(Box<cmd::stat::Args>),
     Ping(cmd::ping::Args),
     Status(cmd::status::Args),
+    #[cfg(feature = "top")]
+    Top(cmd::top::Args),
     Face(cmd::face::Args),
     Route(cmd::route::Args),
     Cs(cmd::cs::Args),
@@ -143,6 +146,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Stat(args) => cmd::stat::run(*args),
         Command::Ping(args) => cmd::ping::run(args),
         Command::Status(args) => cmd::status::run(args),
+        #[cfg(feature = "top")]
+        Command::Top(args) => cmd::top::run(args),
         Command::Face(args) => cmd::face::run(args),
         Command::Route(args) => cmd::route::run(args),
         Command::Cs(args) => cmd::cs::run(args),

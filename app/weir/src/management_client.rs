@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use weir_base::Instant;
-use weir_client::{Client, CommandError, ExpressError};
+use weir_client::{Client, ClientError, CommandError, ExpressError};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
@@ -11,7 +11,7 @@ use weir_wire::{NackReason, Name};
 
 use crate::exit::Exit;
 use crate::help::OUTPUT;
-use crate::transfer::{RouterArgs, cannot_connect};
+use crate::transfer::RouterArgs;
 
 /// The options `--router` and `--json` of management commands.
 #[derive(clap::Args, Clone, Debug)]
@@ -29,14 +29,7 @@ impl ManagementArgs {
     }
 
     pub(crate) fn connect(&self) -> anyhow::Result<ManagementClient> {
-        match self.router.uri()? {
-            FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
-            other => bail!(
-                "a router does not accept commands over {other}; use its Unix socket (--router \
-                 unix:///PATH), or TCP on the same machine for read-only commands (--router \
-                 tcp://127.0.0.1)"
-            ),
-        }
+        ManagementClient::connect(&self.router)
     }
 }
 
@@ -44,8 +37,19 @@ impl ManagementArgs {
 pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
-    pub(crate) fn connect_to(uri: &FaceUri) -> anyhow::Result<Self> {
-        Client::connect(uri).map(Self).map_err(cannot_connect)
+    pub(crate) fn connect(router: &RouterArgs) -> anyhow::Result<Self> {
+        match router.uri()? {
+            FaceUri::Unix(_) | FaceUri::Tcp(_) => router.connect().map(Self),
+            other => bail!(
+                "a router does not accept commands over {other}; use its Unix socket (--router \
+                 unix:///PATH), or TCP on the same machine for read-only commands (--router \
+                 tcp://127.0.0.1)"
+            ),
+        }
+    }
+
+    pub(crate) fn connect_to(uri: &FaceUri) -> Result<Self, ClientError> {
+        Client::connect(uri).map(Self)
     }
 
     /// Sends a command and returns the response, including an error response.
@@ -78,13 +82,14 @@ impl ManagementClient {
         self.0.holdings(object).map_err(|error| self.explain_error(error, "cs/holdings"))
     }
 
-    /// Requests the objects in the store. Their times count from `now`.
+    /// Requests the objects in the store. Their times count from `now`. The error may be a
+    /// [`MissingDataset`].
     pub(crate) fn objects(
         &mut self,
         query: &ObjectQuery,
         now: Instant,
     ) -> anyhow::Result<ObjectList> {
-        self.0.objects(query, now).map_err(|error| self.explain_error(error, "cs/list"))
+        self.0.objects(query, now).map_err(|error| self.explain_dataset_error(error, "cs/list"))
     }
 
     /// Requests the general status.

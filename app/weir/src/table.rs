@@ -46,11 +46,14 @@ pub(crate) fn standard_output() -> io::Result<File> {
     Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Whether standard error shows colours: it is a terminal, and `NO_COLOR` is not set
-/// (<https://no-color.org>).
+/// Whether `NO_COLOR` is not set (<https://no-color.org>).
+pub(crate) fn is_color_wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether standard error shows colours: it is a terminal, and they are wanted.
 pub(crate) fn has_color() -> bool {
-    let is_off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !is_off && io::IsTerminal::is_terminal(&io::stderr())
+    is_color_wanted() && io::IsTerminal::is_terminal(&io::stderr())
 }
 
 /// Writes to standard output.

@@ -60,7 +60,7 @@ pub use numbers::{
 pub use parameters::{ControlParameters, ControlResponse};
 pub use rib::{Rib, Route};
 pub use status::{
-    ChannelStatus, CsInfo, FaceCounters, FaceCrowding, FaceEventNotification, FaceInfo,
+    ChannelStatus, CsDevice, CsInfo, FaceCounters, FaceCrowding, FaceEventNotification, FaceInfo,
     FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus,
     StrategyChoice,
 };

@@ -56,6 +56,22 @@ pub mod types {
     pub(crate) const STORE_DISK: u32 = 0xf584;
     /// The first of the numbers in [`STORE_DISK`].
     pub(crate) const STORE_DISK_FIRST: u32 = 0xf600;
+    /// Weir's own, as [`STORE_BYTES`]: bytes of Data sent, by the source of the Data.
+    pub(crate) const SERVED_MEMORY_BYTES: u32 = 0xf586;
+    /// See [`SERVED_MEMORY_BYTES`].
+    pub(crate) const SERVED_DISK_BYTES: u32 = 0xf588;
+    /// See [`SERVED_MEMORY_BYTES`].
+    pub(crate) const SERVED_NEXT_HOP_BYTES: u32 = 0xf58a;
+    /// Weir's own, as [`STORE_BYTES`]: one disk.
+    pub(crate) const STORE_DEVICE: u32 = 0xf58c;
+    pub(crate) const DEVICE_PATH: u32 = 0xf680;
+    pub(crate) const DEVICE_CAPACITY_BYTES: u32 = 0xf682;
+    pub(crate) const DEVICE_READS: u32 = 0xf684;
+    pub(crate) const DEVICE_READ_BYTES: u32 = 0xf686;
+    pub(crate) const DEVICE_WRITES: u32 = 0xf688;
+    pub(crate) const DEVICE_WRITTEN_BYTES: u32 = 0xf68a;
+    pub(crate) const DEVICE_FAILURES: u32 = 0xf68c;
+    pub(crate) const DEVICE_DEAD: u32 = 0xf68e;
 
     /// Weir's own, after the fields of the general status, and even, so other programs skip it:
     /// peers and connections that were refused a face.

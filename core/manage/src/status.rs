@@ -238,6 +238,34 @@ record! {
     capacity_bytes: Option<u64> = STORE_CAPACITY_BYTES "StoreCapacityBytes";
     /// The disks, if there are any. An extension that other routers do not send.
     disk: Option<CsDiskInfo> = STORE_DISK "StoreDisk";
+    /// Bytes of Data sent from memory. An extension, like the other two sources.
+    served_memory_bytes: Option<u64> = SERVED_MEMORY_BYTES "ServedMemoryBytes";
+    /// Bytes of Data sent that was read from a disk.
+    served_disk_bytes: Option<u64> = SERVED_DISK_BYTES "ServedDiskBytes";
+    /// Bytes of Data sent as it arrived from a next hop.
+    served_next_hop_bytes: Option<u64> = SERVED_NEXT_HOP_BYTES "ServedNextHopBytes";
+    /// Each disk. An extension that other routers do not send.
+    devices: Vec<CsDevice> = STORE_DEVICE "StoreDevice";
+}
+
+record! {
+    /// One disk of a content store, in `cs/info`. An extension of Weir.
+    CsDevice: STORE_DEVICE;
+    /// The file or device.
+    path: String = DEVICE_PATH "DevicePath";
+    /// Bytes available for records.
+    capacity_bytes: u64 = DEVICE_CAPACITY_BYTES "DeviceCapacityBytes";
+    /// Read operations.
+    reads: u64 = DEVICE_READS "DeviceReads";
+    read_bytes: u64 = DEVICE_READ_BYTES "DeviceReadBytes";
+    /// Write operations.
+    writes: u64 = DEVICE_WRITES "DeviceWrites";
+    /// Bytes written, including padding.
+    written_bytes: u64 = DEVICE_WRITTEN_BYTES "DeviceWrittenBytes";
+    /// Reads and writes that failed with a system error.
+    failures: u64 = DEVICE_FAILURES "DeviceFailures";
+    /// 1 if the disk has failed for good and is not used, else 0.
+    is_dead: u64 = DEVICE_DEAD "DeviceDead";
 }
 
 /// Extensions of another router to status/general; some of them are critical.

@@ -20,6 +20,9 @@ pub struct CsDiskInfo {
 const DISKS: u32 = 0;
 /// Number of [`CsDiskInfo::capacity_bytes`].
 const CAPACITY_BYTES: u32 = 4;
+/// Numbers of [`CsDiskInfo::read_latency`]. Those of tables of counters lie between.
+const READ_LATENCY_NS: u32 = 80;
+const READ_LATENCY_COUNT: u32 = 82;
 /// Maximum number of counters in a peer's answer.
 const NUMBERS_MAX: usize = 256;
 
@@ -37,6 +40,17 @@ impl CsDiskInfo {
     /// Bytes for records on them.
     pub fn capacity_bytes(&self) -> u64 {
         self.number(CAPACITY_BYTES)
+    }
+
+    /// The sum of the times, in nanoseconds, that Interests answered from a disk waited, and their
+    /// number.
+    pub fn read_latency(&self) -> (u64, u64) {
+        (self.number(READ_LATENCY_NS), self.number(READ_LATENCY_COUNT))
+    }
+
+    /// Adds the numbers of [`read_latency`](Self::read_latency).
+    pub fn set_read_latency(&mut self, sum_ns: u64, count: u64) {
+        self.numbers.extend([(READ_LATENCY_NS, sum_ns), (READ_LATENCY_COUNT, count)]);
     }
 
     /// Adds the counters of a table that are part of status datasets.
@@ -108,8 +122,11 @@ mod tests {
         let table = Table { sent: 1 << 40, which: 0b1010, apart: 3 };
         let mut info = CsDiskInfo::new(4, 99);
         info.add(&table);
+        assert_eq!(info.read_latency(), (0, 0));
+        info.set_read_latency(3_000_000, 2);
         let known = CsDiskInfo::decode(&info.encode()).unwrap();
         assert_eq!((known.disks(), known.capacity_bytes()), (4, 99));
+        assert_eq!(known.read_latency(), (3_000_000, 2));
         assert_eq!(known.table::<Table>(), Table { sent: 1 << 40, which: 0b11, apart: 0 });
         let mut writer = Writer::default();
         writer.nested(types::STORE_DISK, |inner| {

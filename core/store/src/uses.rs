@@ -1,6 +1,6 @@
 //! Counters of an object, in memory and in the index of the disks.
 
-use weir_base::Instant;
+use weir_base::{Instant, NS_PER_MS};
 
 /// The part of an object that one tier holds.
 #[derive(Copy, Clone, Eq, PartialEq, Debug, Default)]
@@ -29,6 +29,11 @@ pub struct ObjectUses {
 }
 
 impl ObjectUses {
+    /// Milliseconds from the last use until `now`. `None` if the last use is not known.
+    pub fn ms_since_last(&self, now: Instant) -> Option<u64> {
+        (self.last_use > Instant::ZERO).then(|| now.ns_since(self.last_use) / NS_PER_MS)
+    }
+
     pub(crate) fn add(&mut self, other: Self) {
         self.hits += other.hits;
         self.served_bytes += other.served_bytes;

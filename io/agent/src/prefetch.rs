@@ -15,10 +15,10 @@ use weir_control::message::Prefetch;
 use weir_security::trust::Trust;
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Notifier, Opened, Output,
-    OutputError, PacketReader, Summary, download,
+    DiscardOutput, DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, Output,
+    Summary, download,
 };
-use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Verification};
+use weir_transport::{ConsumerConfig, Controller, Target, Verification};
 
 use crate::shared::AgentShared;
 
@@ -232,7 +232,7 @@ impl DownloadHost for PartDownload<'_> {
     }
 
     fn output(&mut self, _: DownloadId, _: &Found) -> Result<Box<dyn Output>, String> {
-        Ok(Box::new(DiscardOutput { segments: self.gap.clone() }))
+        Ok(Box::new(DiscardOutput::new(self.gap.clone(), READER_SEGMENTS_MAX)))
     }
 
     fn on_ended(
@@ -249,39 +249,6 @@ impl DownloadHost for PartDownload<'_> {
 
     fn progress(&mut self, _: u64) -> bool {
         !self.shared.is_stopping() && self.orders.has(self.order)
-    }
-}
-
-/// Discards the fetched segments.
-struct DiscardOutput {
-    segments: Range<u64>,
-}
-
-impl Output for DiscardOutput {
-    fn is_quick(&self) -> bool {
-        true
-    }
-
-    fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
-        let (reader, segments) = (Box::new(DiscardReader::default()), self.segments.clone());
-        Ok(Opened::Reader { reader, segments, packets_max: READER_SEGMENTS_MAX })
-    }
-}
-
-#[derive(Default)]
-struct DiscardReader {
-    packets: u32,
-}
-
-impl PacketReader for DiscardReader {
-    fn take(&mut self, packets: &mut Vec<Delivery>) {
-        self.packets += packets.drain(..).count() as u32;
-    }
-
-    fn set_notifier(&mut self, _: Notifier) {}
-
-    fn take_consumed(&mut self) -> Option<u32> {
-        Some(std::mem::take(&mut self.packets))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::follower::Follower;
 use crate::history::History;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
+use crate::spans;
 use crate::tokens::Tokens;
 
 /// The actor of audit lines about the controller's own actions.
@@ -200,14 +201,21 @@ impl App {
 
     /// Runs `act` with the state, and then queues the records of its events.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut ControllerState) -> T) -> T {
+        self.with_count(act).0
+    }
+
+    /// [`App::with`], and the number of records.
+    pub(crate) fn with_count<T>(&self, act: impl FnOnce(&mut ControllerState) -> T) -> (T, usize) {
         let mut state = self.lock();
         let result = act(&mut state);
         let records = state.drain_events(self.wall_clock.now_ms());
         drop(state);
-        if !records.is_empty() {
+        spans::record_decisions(&records);
+        let count = records.len();
+        if count > 0 {
             self.journal.push(records);
         }
-        result
+        (result, count)
     }
 
     /// Queues an audit line about a name that no prefix of the caller's token covers, at most one a

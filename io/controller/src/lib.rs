@@ -18,6 +18,7 @@ mod journal;
 mod metrics;
 mod routes;
 mod server;
+mod spans;
 mod token;
 mod tokens;
 

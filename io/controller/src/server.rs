@@ -18,6 +18,7 @@ use crate::connections;
 use crate::database::Database;
 use crate::follow;
 use crate::routes;
+use crate::spans;
 use crate::tokens::Tokens;
 
 /// Time between two ticks, which handle silent routers, routes and plans.
@@ -159,9 +160,12 @@ async fn tick(app: Arc<App>) {
         tokio::time::sleep(TICK).await;
         let now = app.clock.now();
         let now_ms = app.wall_clock.now_ms();
-        app.with(|known| {
-            known.controller.tick(now);
-            known.sample(now_ms);
+        spans::epoch(|| {
+            let ((), changes) = app.with_count(|known| {
+                known.controller.tick(now);
+                known.sample(now_ms);
+            });
+            changes
         });
     }
 }

@@ -26,6 +26,8 @@ pub struct RuntimeConfig {
     pub threads: usize,
     /// The content store, for all shards together.
     pub store: StoreConfig,
+    /// Prefixes whose Data the store keeps in memory, with their limits in bytes.
+    pub pins: Vec<(Name, u64)>,
     /// Disks of the content store, for Data that does not fit into memory.
     pub disks: Option<DisksConfig>,
     /// For experiments: replaces components of each shard.

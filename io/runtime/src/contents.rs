@@ -74,15 +74,6 @@ impl Contents {
         self.control.objects(query, within)
     }
 
-    /// Keeps the Data below a prefix in memory, up to `bytes_max` bytes, in addition to the rules
-    /// of a plan.
-    ///
-    /// # Errors
-    /// [`ContentsError::Refused`]: the rules and pins together keep too much.
-    pub fn pin(&self, prefix: Name, bytes_max: u64, within: Duration) -> Result<(), ContentsError> {
-        self.request(ContentsRequest::Pin { prefix, bytes_max }, within).map(drop)
-    }
-
     /// Returns changes since the previous call, for at most `blocks_max` ranges of 64 segments in
     /// each tier of each worker thread. Several callers would split the changes among themselves,
     /// so there must be only one.

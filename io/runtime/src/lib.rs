@@ -18,6 +18,7 @@ mod mailbox;
 mod memory;
 mod message;
 mod metrics;
+mod objects_json;
 mod profile;
 mod rate_limited_log;
 mod reload;
@@ -41,6 +42,7 @@ pub use handle::{Handle, LocalPort};
 pub use limits::{MemoryLimit, installed_memory_bytes, memory_limit, memory_limit_of_process};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
+pub use objects_json::objects_json;
 pub use profile::{FunctionSamples, Profiler};
 pub use reload::ReloadReport;
 pub use snapshot::{

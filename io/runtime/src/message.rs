@@ -299,6 +299,13 @@ pub(crate) struct Readiness {
     pub(crate) is_recovering: bool,
 }
 
+impl Readiness {
+    /// Whether the router serves everything that it should. Its threads may be stuck.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.is_stopping && !self.is_recovering
+    }
+}
+
 /// The result of a connection attempt.
 #[derive(Debug)]
 pub(crate) struct ConnectOutcome {

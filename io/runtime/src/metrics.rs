@@ -116,6 +116,7 @@ impl Collector for SnapshotCollector {
             disk::encode(&self.0, &mut encoder)?;
         }
         self.latency(&mut encoder)?;
+        self.state(&mut encoder)?;
         self.1.encode(&mut encoder)
     }
 }
@@ -219,6 +220,19 @@ impl SnapshotCollector {
         encoder
             .encode_descriptor("shared_memory_offers_accepted", help, None, MetricType::Counter)?
             .encode_counter::<NoLabelSet, _, u64>(&memory.taken, None)
+    }
+
+    fn state(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let help = "1 if the router is ready; 0 while it stops, or reads the index of its disks";
+        encoder
+            .encode_descriptor("ready", help, None, MetricType::Gauge)?
+            .encode_gauge(&u64::from(self.0.is_ready))?;
+        let Some(expires) = self.0.anchor_expires_unix_s else { return Ok(()) };
+        let help =
+            "When the first trust anchor of the configuration expires, in seconds since 1970";
+        encoder
+            .encode_descriptor("trust_anchor_expires_seconds", help, None, MetricType::Gauge)?
+            .encode_gauge(&expires)
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -27,6 +27,10 @@ pub struct Snapshot {
     /// The disks of the store, in the order of the configuration.
     pub disks: Vec<DiskSnapshot>,
     pub management: ManagerStats,
+    /// Whether the router is neither stopping nor recovering the index of its disks.
+    pub is_ready: bool,
+    /// When the first trust anchor expires, in seconds since 1970; `None` without trust anchors.
+    pub anchor_expires_unix_s: Option<i64>,
 }
 
 /// Memory that applications share with the router (docs/shared-memory.md). Refused offers and

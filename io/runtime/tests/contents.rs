@@ -8,7 +8,7 @@ use weir_io_fixture::TEST_TIMEOUT;
 use weir_io_fixture::router::{Peer, TestRouter, content_of, data, interest, name};
 use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
-use weir_runtime::{Contents, ContentsError, MissReports};
+use weir_runtime::{Contents, ContentsError, MissReports, Runtime, RuntimeConfig};
 use weir_store::{
     HoldingsConfig, HoldingsStatus, ObjectQuery, Retention, Rule, Rules, RulesError, SegmentRange,
     Tier,
@@ -159,6 +159,25 @@ fn eviction_marks_arrive_in_batches() {
         }
         fixture.router.stop();
     }
+}
+
+#[test]
+fn declared_pins_hold_from_the_start() {
+    for threads in [1, 2] {
+        let pins = vec![(name("/a"), 1 << 20), (name("/b"), 2 << 20)];
+        let router = TestRouter::start_with(|config| {
+            (config.threads, config.pins) = (threads, pins.clone());
+        });
+        let contents = router.handle().contents();
+        let list = contents.objects(ObjectQuery::default(), TEST_TIMEOUT).unwrap();
+        assert_eq!(list.pins, pins);
+        router.stop();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = weir_io_fixture::router::config(folder.path().join("nfd.sock"));
+    let too_much = vec![(name("/a"), config.store.capacity_bytes)];
+    let error = Runtime::start(RuntimeConfig { pins: too_much, ..config }).unwrap_err();
+    assert!(error.to_string().contains("[[pin]]"), "{error}");
 }
 
 /// A store that shrinks below its pins: they can be lowered and removed one by one.

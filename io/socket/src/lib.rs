@@ -12,9 +12,9 @@ mod sockets;
 pub use bucket::open_object_store;
 pub use bucket::{Bucket, BucketError, Location};
 pub use fetch::{
-    Directory, DiscardReason, DownloadError, DownloadHost, DownloadId, DownloadOptions, FileSink,
-    Found, MemoryOutput, Notifier, Opened, Output, OutputError, PacketReader, PartFile,
-    PathSummary, Summary, download, is_reserved_name,
+    Directory, DiscardOutput, DiscardReason, DownloadError, DownloadHost, DownloadId,
+    DownloadOptions, FileSink, Found, MemoryOutput, Notifier, Opened, Output, OutputError,
+    PacketReader, PartFile, PathSummary, Summary, download, is_reserved_name,
 };
 pub use object::{OpenFiles, Published};
 pub use publish::{

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use xtask::tools::{has_program, install_package, output, run, target_folder};
 
 use crate::image;
 use crate::package::Cpu;
-use crate::tools::{self, output, run};
 
 /// Debian's packages of what the checks need.
 const PACKAGES: [&str; 6] = ["mmdebstrap", "rpm", "rpm2cpio", "cpio", "bubblewrap", "iproute2"];
@@ -27,33 +27,29 @@ pub(crate) fn all(root: &Path, written: &Written) -> anyhow::Result<()> {
     install_tools()?;
     exposure(root)?;
     run(Command::new(scripts.join("rpm.sh")).arg(&written.rpm))?;
-    let unpacked = tools::target_folder(root).join("dist-check/image");
+    let unpacked = target_folder(root).join("dist-check/image");
     unpack(&written.image, written.cpu, &unpacked)?;
     run(Command::new(scripts.join("image.sh")).arg(&unpacked))?;
-    let base = debian(&tools::target_folder(root).join("dist-check/debian"))?;
+    let base = debian(&target_folder(root).join("dist-check/debian"))?;
     let debs = [&written.deb, &written.next_deb];
     run(Command::new(scripts.join("deb.sh")).arg(&base).args(debs))?;
     run(Command::new(scripts.join("two.sh")).arg(&base).arg(&written.deb))
 }
 
 fn install_tools() -> anyhow::Result<()> {
-    let has = |name: &&str| {
-        let name = match *name {
+    for package in PACKAGES {
+        let program = match package {
             "bubblewrap" => "bwrap",
             "iproute2" => "ip",
-            name => name,
+            package => package,
         };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&path).any(|folder| folder.join(name).exists())
-    };
-    if PACKAGES.iter().all(has) {
-        return Ok(());
+        if !has_program(program) {
+            install_package(package).with_context(|| {
+                format!("the checks need {}, which root installs on Debian", PACKAGES.join(", "))
+            })?;
+        }
     }
-    let install = ["install", "--yes", "--no-install-recommends"];
-    run(Command::new("apt-get").args(["update", "--quiet"]))?;
-    run(Command::new("apt-get").args(install).args(PACKAGES)).with_context(|| {
-        format!("the checks need {}, which root installs on Debian", PACKAGES.join(", "))
-    })
+    Ok(())
 }
 
 /// What `systemd-analyze security` says of the units is at most 2.0.

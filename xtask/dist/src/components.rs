@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde_json::{Value, json};
+use xtask::tools::output;
 
 use crate::package::{LICENCE, Release};
 use crate::tools;
@@ -44,9 +45,9 @@ impl Components {
     pub(crate) fn read(root: &Path, crate_name: &str, target: &str) -> anyhow::Result<Self> {
         let words = ["tree", "--locked", "--package", crate_name, "--target", target, "--edges"];
         let edges = ["normal,no-proc-macro", "--prefix", "depth", "--format", " {p}"];
-        let tree = tools::output(tools::cargo(root).args(words).args(edges))?;
+        let tree = output(tools::cargo(root).args(words).args(edges))?;
         let words = ["metadata", "--locked", "--format-version=1", "--filter-platform", target];
-        let metadata = tools::output(tools::cargo(root).args(words))?;
+        let metadata = output(tools::cargo(root).args(words))?;
         let metadata: Value = serde_json::from_str(&metadata)?;
         let packages = metadata["packages"].as_array().context("no packages")?;
         let of_value = |package: &Value| {

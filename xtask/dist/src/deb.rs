@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::package::Cpu;
     use crate::package::tests::example;
-    use crate::tools::output;
+    use xtask::tools::output;
 
     #[test]
     fn members_are_aligned_and_in_order() {

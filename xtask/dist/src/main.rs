@@ -17,6 +17,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
+use xtask::tools::{output, target_folder};
 
 use crate::components::Components;
 use crate::file::File;
@@ -99,7 +100,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         .context("packages hold what the program prints, so one must be for this processor")?;
     let targets: Vec<String> = options.cpus.iter().map(|cpu| cpu.target()).collect();
     let tools = Tools::install(root, &targets)?;
-    let out = tools::target_folder(root).join("dist");
+    let out = target_folder(root).join("dist");
     fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
 
     let mut programs = Vec::new();
@@ -147,7 +148,7 @@ fn run(options: &Options) -> anyhow::Result<()> {
         let of_own = packages.into_iter().find(|(contents, ..)| contents.cpu == own);
         let (contents, deb, rpm) = of_own.context("no package")?;
         let next = package::weir(root, &next, contents, Format::Deb)?;
-        let next_deb = tools::target_folder(root).join("dist-check").join(deb::file_name(&next));
+        let next_deb = target_folder(root).join("dist-check").join(deb::file_name(&next));
         fs::create_dir_all(next_deb.parent().context("in a folder")?)?;
         fs::write(&next_deb, deb::write(&next)?)?;
         check::all(root, &check::Written { deb, next_deb, rpm, image, cpu: own })?;
@@ -159,12 +160,12 @@ fn run(options: &Options) -> anyhow::Result<()> {
 /// configuration, its manual and the completions of shells.
 fn common_files(root: &Path, program: &Path, with_book: bool) -> anyhow::Result<Vec<File>> {
     let mut files = package::units(root)?;
-    let print = |words: &[&str]| tools::output(Command::new(program).args(words));
+    let print = |words: &[&str]| output(Command::new(program).args(words));
     files.push(File::config("/etc/weir/weir.toml", print(&["router", "--print-default-config"])?));
     files.extend(completions(program)?);
     files.extend(manual(root, program)?);
     if with_book {
-        let book = tools::target_folder(root).join("book");
+        let book = target_folder(root).join("book");
         if !book.join("index.html").exists() {
             bail!("{} has no book; run `cargo xtask book`", book.display());
         }
@@ -217,18 +218,18 @@ fn completions(program: &Path) -> anyhow::Result<Vec<File>> {
     ];
     let mut files = Vec::new();
     for (shell, path) in shells {
-        let script = tools::output(Command::new(program).args(["completions", shell]))?;
+        let script = output(Command::new(program).args(["completions", shell]))?;
         files.push(File::plain(path, script));
     }
     Ok(files)
 }
 
 fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
-    let folder = tools::target_folder(root).join("dist-manual");
+    let folder = target_folder(root).join("dist-manual");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
-    tools::output(Command::new(program).arg("man").arg(&folder))?;
+    output(Command::new(program).arg("man").arg(&folder))?;
     let mut files = Vec::new();
     for entry in fs::read_dir(&folder)? {
         let entry = entry?;
@@ -245,7 +246,7 @@ fn epoch(root: &Path) -> anyhow::Result<u64> {
         return text.parse().with_context(|| format!("SOURCE_DATE_EPOCH={text} is no number"));
     }
     let mut git = Command::new("git");
-    let text = tools::output(git.args(["log", "-1", "--format=%ct"]).current_dir(root))?;
+    let text = output(git.args(["log", "-1", "--format=%ct"]).current_dir(root))?;
     text.trim().parse().context("git printed no time; set SOURCE_DATE_EPOCH")
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
+use xtask::tools::{run, target_folder};
 
 use crate::components::Components;
 use crate::package::Cpu;
@@ -23,14 +24,14 @@ pub(crate) fn build(root: &Path, tools: &Tools, cpu: Cpu, epoch: u64) -> anyhow:
     cargo.args(["zigbuild", "--locked", "--profile", PROFILE, "--package", "weir", "--target"]);
     cargo.arg(&target);
     reproducible(&mut cargo, root, tools, epoch)?;
-    tools::run(&mut cargo)?;
+    run(&mut cargo)?;
     let program = path(root, cpu);
     fs::read(&program).with_context(|| format!("the build left no {}", program.display()))
 }
 
 /// Where the program for a processor is built.
 pub(crate) fn path(root: &Path, cpu: Cpu) -> PathBuf {
-    tools::target_folder(root).join(cpu.target()).join(PROFILE).join("weir")
+    target_folder(root).join(cpu.target()).join(PROFILE).join("weir")
 }
 
 /// The target of the wheel.
@@ -38,7 +39,7 @@ const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds the wheel for Python into a folder, and returns its path. It needs glibc 2.28.
 pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyhow::Result<PathBuf> {
-    let folder = tools::target_folder(root).join("dist-wheel");
+    let folder = target_folder(root).join("dist-wheel");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -50,7 +51,7 @@ pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyho
         .arg(&folder)
         .current_dir(root);
     reproducible(&mut maturin, root, tools, epoch)?;
-    tools::run(&mut maturin)?;
+    run(&mut maturin)?;
     let built = fs::read_dir(&folder)?.next().context("maturin left no wheel")??;
     let mut licences = tools.licences()?;
     licences.retain(|(name, _)| !name.starts_with("musl"));
@@ -65,10 +66,10 @@ pub(crate) fn wheel(root: &Path, tools: &Tools, out: &Path, epoch: u64) -> anyho
         wheel.args(["-m", "wheel"]).args(words).env("SOURCE_DATE_EPOCH", epoch.to_string());
         wheel
     };
-    tools::run(wheel(&["unpack", "--dest"]).arg(&unpacked).arg(built.path()))?;
+    run(wheel(&["unpack", "--dest"]).arg(&unpacked).arg(built.path()))?;
     let content = fs::read_dir(&unpacked)?.next().context("the wheel is empty")??.path();
     add_licences(&content, &files)?;
-    tools::run(wheel(&["pack", "--dest-dir"]).arg(out).arg(content))?;
+    run(wheel(&["pack", "--dest-dir"]).arg(out).arg(content))?;
     let path = out.join(built.file_name());
     path.exists().then_some(path).context("the wheel has another name after packing")
 }

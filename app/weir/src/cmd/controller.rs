@@ -25,6 +25,7 @@ use crate::exit::Exit;
 use crate::help::{OUTPUT, TLS};
 use crate::signals;
 use crate::table::{Align, Table, out, outln};
+use crate::traces::Traces;
 
 /// Run a controller, which plans what a group of routers stores.
 ///
@@ -204,7 +205,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if let Some(Command::Token(command)) = args.command {
         return token(&file, command);
     }
-    start_log(&file.log)?;
+    let (traces, untraced) = Traces::start("weir-controller");
+    start_log(&file.log, traces.layer())?;
+    if let Some(error) = untraced {
+        tracing::warn!("{error:#}");
+    }
     if let Some(path) = path {
         tracing::info!(path = %path.display(), "read the configuration");
     }
@@ -219,6 +224,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     signals.forever().next();
     let _ = sd_notify::notify(&[NotifyState::Stopping]);
     server.stop();
+    if let Err(error) = traces.finish() {
+        tracing::warn!("{error}");
+    }
     Ok(())
 }
 

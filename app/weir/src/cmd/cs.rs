@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use weir_base::{CounterKind, Counters};
 use weir_forward::BusyStats;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags};
+use weir_manage::{
+    ControlParameters, CsDevice, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags,
+};
 use weir_store::disk::DiskTierStats;
 use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::Name;
@@ -401,6 +403,9 @@ fn disk_json(info: &CsDiskInfo) -> Value {
     json.insert("disks".to_owned(), info.disks().into());
     json.insert("capacity_bytes".to_owned(), info.capacity_bytes().into());
     json.insert("recovering".to_owned(), disk.is_recovering().into());
+    let (latency_ns, reads_timed) = info.read_latency();
+    json.insert("read_latency_sum_ns".to_owned(), latency_ns.into());
+    json.insert("read_latency_count".to_owned(), reads_timed.into());
     Value::Object(json)
 }
 
@@ -446,5 +451,24 @@ pub(crate) fn store_json(info: &CsInfo) -> Value {
         "admit": info.flags & store_flags::ADMIT != 0,
         "serve": info.flags & store_flags::SERVE != 0,
         "disk": info.disk.as_ref().map(disk_json),
+        "served_bytes": {
+            "memory": info.served_memory_bytes,
+            "disk": info.served_disk_bytes,
+            "next_hop": info.served_next_hop_bytes,
+        },
+        "devices": info.devices.iter().map(device_json).collect::<Vec<_>>(),
+    })
+}
+
+fn device_json(device: &CsDevice) -> Value {
+    json!({
+        "path": device.path,
+        "capacity_bytes": device.capacity_bytes,
+        "reads": device.reads,
+        "read_bytes": device.read_bytes,
+        "writes": device.writes,
+        "written_bytes": device.written_bytes,
+        "failures": device.failures,
+        "dead": device.is_dead != 0,
     })
 }

@@ -226,7 +226,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     config.origins.iter().try_for_each(|origin| refuse_local_name(&origin.prefix))?;
     let format = if args.common.json { LogFormat::Json } else { LogFormat::Text };
     let level = if args.common.access_log { "info" } else { QUIET_LOG };
-    start_log(&LogSection { level: LogFilter(level.into()), format })?;
+    start_log(&LogSection { level: LogFilter(level.into()), format }, None)?;
     let _ = weir_face::raise_file_limit();
     let router = match &config.router {
         Some(uri) => FaceUri::resolve_reachable(uri, None)?,

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use tracing::Span;
+use tracing_subscriber::layer::SubscriberExt;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
 use weir_security::trust::Trust;
@@ -32,7 +34,9 @@ use self::report::Report;
 use crate::exit::{Exit, is_out_of_space};
 use crate::help::{OUTPUT, TRANSFER, TRUST};
 use crate::quantity::positive_milliseconds;
+use crate::signals;
 use crate::table::{count, errln, printable};
+use crate::traces::Traces;
 use crate::transfer::failure::{exit_of, explain_missing_object};
 use crate::transfer::{
     Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name, parse_positive,
@@ -183,7 +187,39 @@ enum Discovery {
     None,
 }
 
+/// Runs the command in a span for traces.
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let (traces, untraced) = Traces::start("weir-get");
+    if let Some(error) = untraced {
+        errln!("weir: {error:#}");
+    }
+    if let Some(layer) = traces.layer() {
+        // Fails if there is a subscriber already. Then no trace is sent.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+    }
+    let span = report::span(&args.name);
+    traces.adopt_parent(&span);
+    let result = span.in_scope(|| get(args, &span));
+    span.record("process.exit.code", i64::from(exit_code(&result)));
+    if let Err(error) = &result {
+        span.record("otel.status_description", format!("{error:#}"));
+    }
+    drop(span);
+    if let Err(error) = traces.finish() {
+        errln!("weir: {error}");
+    }
+    result
+}
+
+fn exit_code(result: &anyhow::Result<()>) -> u8 {
+    match result {
+        Ok(()) => 0,
+        Err(error) if error.downcast_ref::<Interrupted>().is_some() => signals::exit_code(),
+        Err(error) => Exit::of(error) as u8,
+    }
+}
+
+fn get(args: Args, span: &Span) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
     let mut trust = user_trust(&args)?;
     let mut client = args.router.connect_all()?;
@@ -206,6 +242,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut fetch = Fetch::new(&args, &destination, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
     let (report, failures, synced) = fetch.finish();
+    report.record(span, failures.count);
     let mut exits = Vec::new();
     for (name, error) in failures.reported {
         let error = explain(error, &args);

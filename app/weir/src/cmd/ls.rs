@@ -7,11 +7,11 @@ use weir_transport::Metadata;
 use weir_wire::Name;
 
 use crate::table::{Align, Table, octets, out, outln, printable};
+use crate::transfer::Stop;
 use crate::transfer::objects::{
-    DEPTH_MAX, Part, ReadArgs, Survey, Walk, connect, date_text, join_path, kind_of, report_failed,
+    DEPTH_MAX, LookArgs, Part, Survey, Walk, connect, date_text, join_path, kind_of, report_failed,
     survey, version_of,
 };
-use crate::transfer::{RouterArgs, Stop, parse_name};
 
 /// List what a producer offers under a name.
 ///
@@ -25,40 +25,33 @@ use crate::transfer::{RouterArgs, Stop, parse_name};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir ls /demo\n  weir ls -lR /demo/data --json")]
 pub(crate) struct Args {
-    /// The name, such as /data, with or without a version
-    #[arg(value_parser = parse_name)]
-    name: Name,
     /// Show sizes, times and versions of the entries, which takes an Interest for each
     #[arg(short, long)]
     long: bool,
     /// List the entries of all directories below, too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    router: RouterArgs,
-    #[command(flatten)]
-    read: ReadArgs,
+    look: LookArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    let mut client = connect(&args.router, &args.name)?;
+    let LookArgs { name, json, router, read } = &args.look;
+    let mut client = connect(router, name)?;
     let walk = Walk {
         part: Part::Listings,
         list_depth: if args.recursive { DEPTH_MAX } else { 1 },
         visits_files: args.long,
     };
-    let found = survey(&mut client, &args.read, &args.name, walk, &stop, &mut |_, _| {})
-        .map_err(|error| error.context(format!("cannot list {}", args.name)))?;
-    if args.json {
-        outln!("{}", list_json(&args, &found))?;
+    let found = survey(&mut client, read, name, walk, &stop, &mut |_, _| {})
+        .map_err(|error| error.context(format!("cannot list {name}")))?;
+    if *json {
+        outln!("{}", list_json(name, &found))?;
     } else {
         out!("{}", list_text(args.long, &found))?;
     }
-    report_failed("list", &args.name, found.failed)
+    report_failed("list", name, found.failed)
 }
 
 /// A row of the list.
@@ -126,7 +119,7 @@ fn list_text(is_long: bool, found: &Survey) -> String {
     table.render("no entries")
 }
 
-fn list_json(args: &Args, found: &Survey) -> Value {
+fn list_json(name: &Name, found: &Survey) -> Value {
     let entry = |(path, row): (Vec<u8>, Row<'_>)| {
         let metadata = row.metadata;
         json!({
@@ -139,7 +132,7 @@ fn list_json(args: &Args, found: &Survey) -> Value {
     };
     let root = found.seen.first();
     json!({
-        "name": args.name.to_string(),
+        "name": name.to_string(),
         "kind": root.map(|root| kind_of(&root.metadata)),
         "versioned": root.map(|root| root.metadata.versioned.to_string()),
         "entries": rows(found).into_iter().map(entry).collect::<Vec<_>>(),

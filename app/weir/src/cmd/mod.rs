@@ -29,3 +29,5 @@ pub(crate) mod router;
 pub(crate) mod stat;
 pub(crate) mod status;
 pub(crate) mod strategy;
+#[cfg(feature = "top")]
+pub(crate) mod top;

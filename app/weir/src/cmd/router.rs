@@ -7,22 +7,24 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::Error as ReloadError;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 use weir_agent::Agent;
 use weir_base::units::Size;
-use weir_runtime::{FunctionSamples, Handle, Profiler, Runtime};
+use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
 use self::reload::ServedRouter;
 use crate::config::{
-    ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, PinSection, Threads, UnixChoice,
+    ConfigFile, DiskSection, FileConfig, LogFormat, LogSection, Threads, UnixChoice,
     default_config, parse_listen_address, parse_metrics_address, parse_websocket_address,
 };
 use crate::help::{LISTENING, OUTPUT};
 use crate::table::has_color;
+use crate::traces::TraceLayer;
 
 /// Run a content router.
 ///
@@ -191,7 +193,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let mut file = ConfigFile::read(args.config.as_deref())?;
     args.apply(&mut file.config)?;
-    let log_level = start_log(&file.config.log)?;
+    let log_level = start_log(&file.config.log, None)?;
     if let Some(path) = &file.path {
         tracing::info!(path = %path.display(), "read the configuration");
     }
@@ -201,7 +203,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     reload::log_size_warnings(config);
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
-    pin(&router, config)?;
     let agent = config.controller.agent(router.listening(), config.rates_bps())?;
     let agent = agent
         .map(|agent| Agent::start(agent, &router))
@@ -211,20 +212,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     ServedRouter { args, router, started: file, log_level, _agent: agent }.serve()?;
     profile.map_or(Ok(()), Profile::finish)
 }
-
-/// Pins the prefixes of the configuration.
-fn pin(router: &Handle, config: &FileConfig) -> anyhow::Result<()> {
-    for PinSection { prefix, size } in &config.pin {
-        let pinned = router.contents().pin(prefix.0.clone(), size.bytes, PIN_TIMEOUT);
-        pinned.map_err(|error| {
-            anyhow::anyhow!("[[pin]] {}: {error}; choose a smaller size", prefix.0)
-        })?;
-    }
-    Ok(())
-}
-
-/// Time for the worker threads to pin a prefix at the start.
-const PIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Samples per second of processor time. Many kernels take fewer.
 const PROFILE_RATE_HZ: u32 = 1000;
@@ -287,34 +274,28 @@ fn filter_of_environment() -> Option<String> {
     std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|filter| !filter.is_empty())
 }
 
-pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<LogLevel> {
+/// Starts the log, and passes spans to `traces`. The level of the log does not concern spans.
+pub(crate) fn start_log(log: &LogSection, traces: Option<TraceLayer>) -> anyhow::Result<LogLevel> {
     let filter = match filter_of_environment() {
         Some(filter) => EnvFilter::try_new(&filter).with_context(|| {
             format!("RUST_LOG is `{filter}`; set it to a level such as `debug`")
         })?,
         None => EnvFilter::try_new(&log.level.0)?,
     };
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(filter);
+    let layer = tracing_subscriber::fmt::layer()
         .with_ansi(has_color())
         .with_writer(std::io::stderr)
         // On a write error, the log would print a message to standard error and panic. A closed
         // terminal must not end the router.
         .log_internal_errors(false);
-    let set_filter: SetFilter = match log.format {
-        LogFormat::Text => {
-            let builder = builder.with_filter_reloading();
-            let handle = builder.reload_handle();
-            builder.init();
-            Box::new(move |filter| handle.reload(filter))
-        }
-        LogFormat::Json => {
-            let builder = builder.json().with_filter_reloading();
-            let handle = builder.reload_handle();
-            builder.init();
-            Box::new(move |filter| handle.reload(filter))
-        }
+    let layer: TraceLayer = match log.format {
+        LogFormat::Text => Box::new(layer.with_filter(filter)),
+        LogFormat::Json => Box::new(layer.json().with_filter(filter)),
     };
+    let layers: Vec<_> = traces.into_iter().chain([layer]).collect();
+    tracing_subscriber::registry().with(layers).init();
+    let set_filter = Box::new(move |filter| handle.reload(filter));
     Ok(LogLevel { level: log.level.0.clone(), set_filter })
 }
 

@@ -9,11 +9,11 @@ use weir_wire::{DataView, KeyLocatorView, Name, content_type};
 
 use crate::exit::Exit;
 use crate::table::{count, octets, out, outln};
+use crate::transfer::Stop;
 use crate::transfer::objects::{
-    Part, ReadArgs, Seen, Survey, Walk, connect, date_text, kind_of, survey, version_of,
+    LookArgs, Part, ReadArgs, Seen, Survey, Walk, connect, date_text, kind_of, survey, version_of,
 };
 use crate::transfer::trust::signer_to_json;
-use crate::transfer::{RouterArgs, Stop, parse_name};
 
 /// Show what is known of an object: version, size, segments, signer, and whether it verifies.
 ///
@@ -24,19 +24,12 @@ use crate::transfer::{RouterArgs, Stop, parse_name};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir stat /demo/services\n  weir stat /demo/services --json")]
 pub(crate) struct Args {
-    /// The name, such as /data/file, with or without a version
-    #[arg(value_parser = parse_name)]
-    name: Name,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    router: RouterArgs,
-    #[command(flatten)]
-    read: ReadArgs,
+    look: LookArgs,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let args = args.look;
     let stop = Stop::on_signals()?;
     let mut client = connect(&args.router, &args.name)?;
     let (found, problem) = match look(&mut client, &args.read, &args.name, &stop) {

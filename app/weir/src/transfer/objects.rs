@@ -1,24 +1,24 @@
 //! Looks at objects without writing them, for `weir ls`, `weir stat` and `weir cs fetch`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_base::{NS_PER_S, Packet};
 use weir_client::Client;
 use weir_crypto::UserTrust;
-use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision, TrustedSigner};
+use weir_security::trust::{Trust, TrustedSigner};
 use weir_socket::{
-    DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, MemoryOutput, Notifier,
-    Opened, Output, OutputError, PacketReader, Summary, download,
+    DiscardOutput, DownloadError, DownloadHost, DownloadId, DownloadOptions, Found, MemoryOutput,
+    Opened, Output, OutputError, Summary, download,
 };
-use weir_transport::{ConsumerConfig, ConsumerError, Delivery, LISTING_KEYWORD, Metadata, Target};
-use weir_wire::{DataView, Name, format_timestamp};
+use weir_transport::{ConsumerConfig, ConsumerError, LISTING_KEYWORD, Metadata, Target};
+use weir_wire::{Name, format_timestamp};
 
 use super::failure::{exit_of, explain_missing_object};
+use super::trust::FetchTrust;
 use super::{
-    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, refuse_ndn_names_over_hicn, trust,
+    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name,
+    refuse_ndn_names_over_hicn,
 };
 use crate::exit::Exit;
 use crate::quantity::positive_milliseconds;
@@ -55,6 +55,21 @@ pub(crate) struct ReadArgs {
     retries: u32,
     #[command(flatten)]
     keys: KeyArgs,
+}
+
+/// The arguments of commands that look at one object.
+#[derive(clap::Args)]
+pub(crate) struct LookArgs {
+    /// The name, such as /data/file, with or without a version
+    #[arg(value_parser = parse_name)]
+    pub(crate) name: Name,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) router: RouterArgs,
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
 }
 
 /// Connects to the router, for objects with such names.
@@ -222,7 +237,7 @@ pub(crate) fn survey(
     let mut walker = Walker {
         walk,
         stop,
-        trust: &mut trust,
+        trust: FetchTrust(&mut trust),
         progress,
         pending: VecDeque::from([Visit { name: name.clone(), path: Vec::new(), depth: 0 }]),
         active: BTreeMap::new(),
@@ -287,13 +302,14 @@ struct Active {
     visit: Visit,
     is_stored: bool,
     listing: Option<MemoryOutput>,
-    first: FirstPacket,
+    /// Takes the segments of an object that is not listed.
+    discard: Option<DiscardOutput>,
 }
 
 struct Walker<'a> {
     walk: Walk,
     stop: &'a Stop,
-    trust: &'a mut UserTrust,
+    trust: FetchTrust<'a>,
     progress: &'a mut dyn FnMut(u64, &Name),
     pending: VecDeque<Visit>,
     active: BTreeMap<DownloadId, Active>,
@@ -307,7 +323,7 @@ struct Walker<'a> {
 impl Walker<'_> {
     /// Records an object, and schedules the entries of a directory.
     fn on_seen(&mut self, active: Active, summary: &Summary) -> Result<(), ListingError> {
-        let Active { visit, listing, first, is_stored, .. } = active;
+        let Active { visit, listing, discard, is_stored } = active;
         let metadata = summary.metadata.clone();
         let listing = listing.map(|listing| entries(&listing.take(), self.entries_left));
         let entries = listing.transpose()?;
@@ -332,7 +348,7 @@ impl Walker<'_> {
             depth: visit.depth,
             metadata,
             is_stored,
-            first: first.take(),
+            first: discard.and_then(|output| output.take_first()),
             entries,
             bytes: summary.octets,
             segments: summary.segments,
@@ -380,8 +396,7 @@ impl DownloadHost for Walker<'_> {
         let id = DownloadId(self.next_id);
         self.next_id += 1;
         let target = target(visit.name.clone());
-        let active =
-            Active { visit, is_stored: false, listing: None, first: FirstPacket::default() };
+        let active = Active { visit, is_stored: false, listing: None, discard: None };
         self.active.insert(id, active);
         Some((id, target))
     }
@@ -394,23 +409,24 @@ impl DownloadHost for Walker<'_> {
             active.listing = Some(listing.clone());
             return Ok(Box::new(listing));
         }
-        let first = active.first.clone();
-        Ok(match self.walk.part {
-            Part::Listings if !has_version(&active.visit.name) => Box::new(NoOutput),
+        let segments = match self.walk.part {
+            Part::Listings if !has_version(&active.visit.name) => return Ok(Box::new(NoOutput)),
             // No metadata are fetched for a given version, so only its segment shows that it
             // exists.
             Part::Listings | Part::First => {
                 let newest = found.metadata.next_segment.and(found.metadata.newest_segment());
                 let segment = newest.unwrap_or(0);
-                Box::new(PartOutput { segments: segment..segment.saturating_add(1), first })
+                segment..segment.saturating_add(1)
             }
             Part::All => {
                 // Of an object that grows, what exists now.
                 let newest = found.metadata.newest_segment();
-                let end = newest.map_or(u64::MAX, |newest| newest.saturating_add(1));
-                Box::new(PartOutput { segments: 0..end, first })
+                0..newest.map_or(u64::MAX, |newest| newest.saturating_add(1))
             }
-        })
+        };
+        let discard = DiscardOutput::new(segments, READER_SEGMENTS_MAX);
+        active.discard = Some(discard.clone());
+        Ok(Box::new(discard))
     }
 
     fn on_ended(
@@ -440,7 +456,7 @@ impl DownloadHost for Walker<'_> {
     }
 
     fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
-        self
+        &mut self.trust
     }
 
     fn progress(&mut self, bytes: u64) -> bool {
@@ -448,28 +464,6 @@ impl DownloadHost for Walker<'_> {
             (self.progress)(bytes, &active.visit.name);
         }
         !self.stop.is_set()
-    }
-}
-
-impl Trust for Walker<'_> {
-    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
-        self.trust.decide(data)
-    }
-
-    fn offer_certificate(&mut self, certificate: &[u8]) {
-        self.trust.offer_certificate(certificate);
-    }
-
-    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        self.trust.on_fetched(wanted, packet);
-    }
-
-    fn accepted_keys(&self) -> Vec<[u8; 32]> {
-        self.trust.accepted_keys()
-    }
-
-    fn explain(&self, refusal: Refusal) -> String {
-        trust::explain_to_get(refusal)
     }
 }
 
@@ -483,58 +477,6 @@ impl Output for NoOutput {
 
     fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
         Ok(Opened::Complete)
-    }
-}
-
-/// The first packet that was delivered.
-#[derive(Clone, Default)]
-struct FirstPacket(Arc<Mutex<Option<Packet>>>);
-
-impl FirstPacket {
-    fn offer(&self, packet: Packet) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(packet);
-    }
-
-    fn take(&self) -> Option<Packet> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Verifies some segments, and keeps the first packet only.
-struct PartOutput {
-    segments: Range<u64>,
-    first: FirstPacket,
-}
-
-impl Output for PartOutput {
-    fn is_quick(&self) -> bool {
-        true
-    }
-
-    fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
-        let reader = Box::new(DiscardReader { first: self.first.clone(), packets: 0 });
-        let segments = self.segments.clone();
-        Ok(Opened::Reader { reader, segments, packets_max: READER_SEGMENTS_MAX })
-    }
-}
-
-struct DiscardReader {
-    first: FirstPacket,
-    packets: u32,
-}
-
-impl PacketReader for DiscardReader {
-    fn take(&mut self, packets: &mut Vec<Delivery>) {
-        self.packets += packets.len() as u32;
-        if let Some(delivery) = packets.drain(..).next() {
-            self.first.offer(delivery.packet);
-        }
-    }
-
-    fn set_notifier(&mut self, _: Notifier) {}
-
-    fn take_consumed(&mut self) -> Option<u32> {
-        Some(std::mem::take(&mut self.packets))
     }
 }
 

@@ -1,9 +1,12 @@
-//! `weir router` as a process: start, ready line, errors and stop; reloads; the service.
+//! `weir router` as a process: start, ready line, errors and stop; reloads; the service; and
+//! `weir top`.
 
 mod reload;
 mod restart;
 mod served;
 mod service;
+#[cfg(feature = "top")]
+mod top;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::net::UnixStream;

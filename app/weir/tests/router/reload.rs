@@ -163,7 +163,10 @@ fn reload_reaches_router_despite_new_file() {
     }
     router.stop();
     let output = site.weir(&["router", "--reload", "--unix", socket]).output().unwrap();
-    assert_eq!(output.status.code(), Some(8), "{}", error_of(&output));
+    let error = error_of(&output);
+    assert_eq!(output.status.code(), Some(8), "{error}");
+    // The advice must name an option that this command has.
+    assert!(error.contains("--unix PATH") && !error.contains("--router"), "{error}");
 }
 
 /// Losses that a download may have for other reasons, such as a busy machine. A dropped queue or
@@ -231,6 +234,23 @@ fn metrics_move_to_another_address() {
     site.write("[log]\n");
     assert!(site.reload().unwrap().contains("no metrics"));
     assert!(ureq::get(format!("http://127.0.0.2:{port}/metrics")).call().is_err());
+    router.stop();
+}
+
+#[test]
+fn failed_move_of_metrics_changes_nothing() {
+    let site = Site::new("[metrics]\naddress = \"127.0.0.1:0\"\n");
+    let router = site.start(&[]);
+    let first = router.ready["metrics"].as_str().unwrap().to_owned();
+    let taken = std::net::TcpListener::bind("127.0.0.2:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    site.write(&format!("{BEFORE}[metrics]\naddress = \"{address}\"\n"));
+    let error = site.reload().unwrap_err();
+    assert!(error.contains(&address.to_string()), "{error}");
+    assert!(error.trim_end().ends_with("; nothing has changed"), "{error}");
+    assert!(ureq::get(&first).call().is_ok());
+    assert_eq!((site.faces().len(), site.routes().len()), (0, 0));
+    assert_ne!(store_bytes(&site), 8 << 20);
     router.stop();
 }
 

@@ -3,9 +3,9 @@
 use weir_base::FaceId;
 use weir_manage::commands::{Command, parse_response};
 use weir_manage::{
-    Action, ChannelStatus, CsInfo, DatasetError, DatasetFetch, Element, FaceCounters, FaceCrowding,
-    FaceEventKind, FaceEventNotification, FaceInfo, FaceQueryFilter, FaceScope, FaceStatus,
-    FibEntry, GeneralStatus, ManagerInput, RibEntry, Sender, Snapshot, SnapshotKind,
+    Action, ChannelStatus, CsDevice, CsInfo, DatasetError, DatasetFetch, Element, FaceCounters,
+    FaceCrowding, FaceEventKind, FaceEventNotification, FaceInfo, FaceQueryFilter, FaceScope,
+    FaceStatus, FibEntry, GeneralStatus, ManagerInput, RibEntry, Sender, Snapshot, SnapshotKind,
     StrategyChoice,
 };
 use weir_wire::{DataView, Interest, InterestView, Name};
@@ -27,6 +27,10 @@ fn status(info: FaceInfo) -> FaceStatus {
     FaceStatus { info, expiration_period_ms: None, counters, marking_policy, heard_ms_ago }
 }
 
+fn device(path: &str) -> CsDevice {
+    CsDevice { path: path.to_owned(), written_bytes: 1 << 40, is_dead: 1, ..CsDevice::default() }
+}
+
 impl Harness {
     /// Answers snapshots as a driver would.
     fn answer_snapshots(&mut self) {
@@ -40,6 +44,8 @@ impl Harness {
                     entries: 3,
                     hits: 4,
                     bytes: Some(5),
+                    served_next_hop_bytes: Some(8),
+                    devices: vec![device("/dev/a"), device("/dev/b")],
                     ..CsInfo::default()
                 }),
                 SnapshotKind::General => Snapshot::General(GeneralStatus {
@@ -151,6 +157,8 @@ fn counters() {
     let info = CsInfo::decode(&harness.fetch("cs/info")).unwrap();
     assert_eq!((info.capacity, info.flags, info.entries, info.hits), (65536, 3, 3, 4));
     assert_eq!((info.bytes, info.capacity_bytes), (Some(5), Some(512 << 20)));
+    assert_eq!((info.served_disk_bytes, info.served_next_hop_bytes), (None, Some(8)));
+    assert_eq!(info.devices, [device("/dev/a"), device("/dev/b")]);
 
     let general = GeneralStatus::decode_content(&harness.fetch("status/general")).unwrap();
     assert!(general.version.starts_with("weir "), "{}", general.version);

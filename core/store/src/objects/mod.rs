@@ -35,6 +35,12 @@ impl StoredObject {
         self.memory.packets.max(self.disk.packets)
     }
 
+    /// The percentage of the object that the store holds, if the number of segments is known.
+    pub fn held_percent(&self) -> Option<f64> {
+        let segments = self.segments.filter(|&segments| segments > 0)?;
+        Some((self.packets() as f64 * 100.0 / segments as f64).min(100.0))
+    }
+
     /// Bytes in both tiers.
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes + self.disk.bytes

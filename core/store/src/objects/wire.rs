@@ -63,6 +63,11 @@ pub enum ObjectListError {
 }
 
 impl ObjectList {
+    /// Whether a pin covers this object.
+    pub fn is_pinned(&self, object: &StoredObject) -> bool {
+        self.pins.iter().any(|(pin, _)| pin.as_view().is_prefix_of(object.name.as_view()))
+    }
+
     /// Encodes one TLV. Times are encoded as milliseconds before the request.
     pub fn encode(&self) -> Vec<u8> {
         let now = self.listed_at;
@@ -132,13 +137,13 @@ fn write_object(writer: &mut tlv::Writer, object: &StoredObject, now: Instant) {
     if let Some(segments) = object.segments {
         writer.nni(SEGMENTS, segments);
     }
-    let ObjectUses { hits, served_bytes, last_use } = object.uses;
+    let ObjectUses { hits, served_bytes, .. } = object.uses;
     if hits > 0 {
         writer.nni(HITS, hits);
         writer.nni(SERVED_BYTES, served_bytes);
     }
-    if last_use > Instant::ZERO {
-        writer.nni(MS_SINCE_USE, now.ns_since(last_use) / NS_PER_MS);
+    if let Some(ms) = object.uses.ms_since_last(now) {
+        writer.nni(MS_SINCE_USE, ms);
     }
 }
 

@@ -53,7 +53,7 @@ impl Target {
     }
 
     /// The requested name; empty for a sequence.
-    pub(crate) fn name(&self) -> Name {
+    pub fn name(&self) -> Name {
         match self {
             Self::Latest { object: name, .. }
             | Self::Version { versioned: name }

@@ -8,6 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use tracing::Instrument;
 use weir_control::message::Refusal;
 use weir_control::{ControlError, File, FileStatus, Segments};
 use weir_wire::Name;
@@ -113,7 +114,8 @@ pub(super) async fn add(
     Body(file): Body<File>,
 ) -> Result<StatusCode, ErrorResponse> {
     // A separate task, so that a client that disconnects does not leave it half done.
-    finish(tokio::spawn(async move { add_whole(&app, &caller, file).await })).await
+    finish(tokio::spawn(async move { add_whole(&app, &caller, file).await }.in_current_span()))
+        .await
 }
 
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, ErrorResponse> {
@@ -244,7 +246,7 @@ pub(super) async fn add_list(
         return Err(ErrorResponse::new(StatusCode::UNPROCESSABLE_ENTITY, error));
     }
     // A separate task, so that a client that disconnects does not leave it half done.
-    let task = tokio::spawn(async move { add_all(&app, &caller, files).await });
+    let task = tokio::spawn(async move { add_all(&app, &caller, files).await }.in_current_span());
     let refused = task.await.unwrap_or_else(|error| {
         Err(ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     });
@@ -335,7 +337,8 @@ pub(super) async fn remove(
     query: Result<Query<NameQuery>, QueryRejection>,
 ) -> Result<StatusCode, ErrorResponse> {
     let Query(NameQuery { name }) = query.map_err(ErrorResponse::from)?;
-    finish(tokio::spawn(async move { remove_whole(&app, &caller, name).await })).await
+    finish(tokio::spawn(async move { remove_whole(&app, &caller, name).await }.in_current_span()))
+        .await
 }
 
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, ErrorResponse> {

@@ -15,6 +15,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
+use tracing::Instrument;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{InfoBuilder, OpenApiBuilder, SecurityRequirement};
 use utoipa_axum::router::OpenApiRouter;
@@ -24,6 +25,7 @@ use crate::app::App;
 use crate::drain_body;
 use crate::error_response::ErrorResponse;
 use crate::metrics::RequestLabels;
+use crate::spans;
 
 /// The name of the security scheme in the OpenAPI description.
 const TOKEN: &str = "token";
@@ -98,7 +100,9 @@ async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
-    let response = next.run(request).await;
+    let span = spans::request(method, &route);
+    let response = next.run(request).instrument(span.clone()).await;
+    spans::end_request(&span, response.status());
     // Unknown paths get an empty label. Otherwise any client could create many labels.
     let method = if route.is_empty() { "" } else { method };
     let labels = RequestLabels { method, route, status: response.status().as_u16() };

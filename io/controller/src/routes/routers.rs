@@ -18,6 +18,7 @@ use crate::access::{Body, OwnRouter, RouterReader};
 use crate::app::App;
 use crate::database::Record;
 use crate::error_response::ErrorResponse;
+use crate::spans;
 
 /// Maximum time in seconds that a request for a configuration may wait.
 const WAIT_S_MAX: u64 = 60;
@@ -103,7 +104,10 @@ pub(super) async fn forward(
     Body(forward): Body<Forward>,
 ) -> Result<Json<Forwarded>, ErrorResponse> {
     let begin = Instant::now();
-    let forwarded = app.with(|state| state.controller.forward(&router, &forward.object));
+    let span = spans::decision(&router, &forward.object);
+    let forwarded =
+        span.in_scope(|| app.with(|state| state.controller.forward(&router, &forward.object)));
+    spans::end_decision(&span, &forwarded);
     app.metrics.decision_seconds.observe(begin.elapsed().as_secs_f64());
     Ok(Json(forwarded?))
 }

@@ -4,14 +4,14 @@ use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_link::MarkingPolicy;
 use weir_manage::{
-    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FacePersistency, FaceScope,
+    CsDevice, CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FacePersistency, FaceScope,
     FaceStatus, GeneralStatus, LinkType, Snapshot as ManagerSnapshot, SnapshotKind, face_flags,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::faces::Faces;
 use crate::config::FaceDefaults;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{DiskSnapshot, Snapshot};
 
 /// Returns the dataset that the manager requested. `internal`: the packets of the internal face.
 pub(super) fn dataset(
@@ -92,14 +92,32 @@ fn face_statuses(faces: &Faces, sum: &Snapshot) -> Vec<FaceStatus> {
 }
 
 fn store_info(sum: &Snapshot) -> CsInfo {
+    let router = &sum.router;
     CsInfo {
-        entries: sum.router.store.entries,
-        hits: sum.router.store.hits,
-        misses: sum.router.store.misses,
-        bytes: Some(sum.router.store.bytes),
-        capacity_bytes: Some(sum.router.store.capacity_bytes),
+        entries: router.store.entries,
+        hits: router.store.hits,
+        misses: router.store.misses,
+        bytes: Some(router.store.bytes),
+        capacity_bytes: Some(router.store.capacity_bytes),
         disk: (!sum.disks.is_empty()).then(|| disk_info(sum)),
+        served_memory_bytes: Some(router.memory_bytes),
+        served_disk_bytes: Some(router.disk_bytes),
+        served_next_hop_bytes: Some(router.next_hop_bytes),
+        devices: sum.disks.iter().map(device).collect(),
         ..CsInfo::default()
+    }
+}
+
+fn device(disk: &DiskSnapshot) -> CsDevice {
+    CsDevice {
+        path: disk.path.display().to_string(),
+        capacity_bytes: disk.capacity_bytes,
+        reads: disk.counters.reads,
+        read_bytes: disk.counters.read_bytes,
+        writes: disk.counters.writes,
+        written_bytes: disk.counters.written_bytes,
+        failures: disk.counters.failures,
+        is_dead: u64::from(disk.is_dead),
     }
 }
 
@@ -113,6 +131,8 @@ fn disk_info(sum: &Snapshot) -> CsDiskInfo {
     let mut info = CsDiskInfo::new(sum.disks.len() as u64, capacity_bytes);
     info.add(&tier);
     info.add(&sum.router.busy);
+    let latency = &sum.router.busy.read_latency;
+    info.set_read_latency(latency.sum(), latency.count());
     info
 }
 

@@ -64,7 +64,7 @@ pub use self::signals::is_kept_ignored;
 use self::snapshots::{SnapshotRequester, Snapshots};
 pub(crate) use self::start::start;
 use self::store::Store;
-use self::workers::{WorkerThreads, Workers};
+use self::workers::{Confirmation, WorkerThreads, Workers};
 use crate::clock::{Clock, sleep_until};
 use crate::error::StopError;
 use crate::mailbox::ControlReceiver;
@@ -84,6 +84,7 @@ struct Control {
     receiver: ControlReceiver,
     signals: Option<Signals>,
     workers: Workers,
+    confirmation: Confirmation,
     threads: WorkerThreads,
     acceptor: Acceptor,
     faces: Faces,
@@ -233,7 +234,10 @@ impl Control {
                 self.pass_notices();
                 self.run_manager(now);
                 self.report_store(store, &mut report);
-                self.workers.wait_for_all();
+                if !self.confirmation.wait_for_all() {
+                    let late = "a packet thread does not respond, and applies this when it can";
+                    report.others.push(late.into());
+                }
                 let _ = answer.send(report);
             }
             ToControl::ReloadEnded(outcome) => self.on_reload_ended(&outcome),
@@ -281,9 +285,7 @@ impl Control {
     fn on_reload_ended(&mut self, outcome: &Result<String, String>) {
         match outcome {
             Ok(summary) => tracing::info!(summary, "reloaded the configuration"),
-            Err(reason) => {
-                tracing::error!(reason, "refused the new configuration; nothing has changed");
-            }
+            Err(reason) => tracing::error!(reason, "refused the new configuration"),
         }
         let (answers, begins_next) = self.reloads.end(outcome);
         self.management.extend(answers);
@@ -295,12 +297,16 @@ impl Control {
 
     fn on_examination(&self, pulse: &AnswerSender<u16>, answer: &AnswerSender<Readiness>) {
         self.workers.send_all(|| ToWorker::Pulse(pulse.clone()));
+        let _ = answer.send(self.readiness());
+    }
+
+    fn readiness(&self) -> Readiness {
         let is_final = self.disks.as_ref().is_some_and(Disks::is_stopping);
-        let _ = answer.send(Readiness {
+        Readiness {
             threads: self.workers.count(),
             is_stopping: self.is_stopping || is_final,
             is_recovering: self.disks.as_ref().is_some_and(Disks::is_recovering),
-        });
+        }
     }
 
     fn start_snapshot(&mut self, asked_by: SnapshotRequester) {
@@ -314,6 +320,8 @@ impl Control {
         let done = done.map(|(requester, mut snapshot)| {
             snapshot.add_runtime_drop("handshake-failed", failed_handshakes);
             snapshot.management = self.management.stats();
+            snapshot.is_ready = self.readiness().is_ready();
+            snapshot.anchor_expires_unix_s = self.reloads.anchor_expires_unix_s();
             (requester, snapshot)
         });
         match done {
@@ -359,7 +367,7 @@ impl Control {
             let hicn_answers = self.management.take_hicn_answers();
             // A client may use a new route as soon as it has the answer.
             if has_changed && !(answers.is_empty() && hicn_answers.is_empty()) {
-                self.workers.wait_for_all();
+                self.confirmation.wait_for_all();
             }
             hicn_answers.into_iter().for_each(|answer| self.faces.answer_hicn(answer));
             for data in answers {

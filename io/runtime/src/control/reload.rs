@@ -54,6 +54,14 @@ impl Reloads {
         Self { thread, running: None, next: None, declared }
     }
 
+    /// When the first trust anchor expires, in seconds since 1970.
+    pub(super) fn anchor_expires_unix_s(&self) -> Option<i64> {
+        let ManagementConfig { trust_anchors, announcement_anchors, .. } =
+            &self.declared.management;
+        let anchors = trust_anchors.iter().chain(announcement_anchors);
+        anchors.map(|anchor| anchor.certificate.validity().not_after_unix_s).min()
+    }
+
     /// Requests a reload, for a transaction or for a signal. Returns whether one begins now.
     pub(super) fn request(&mut self, txn: Option<u64>) -> bool {
         if self.running.is_some() {

@@ -75,23 +75,47 @@ impl Workers {
     pub(super) fn shard_key(&self) -> &HashKey {
         &self.shard_key
     }
+}
+
+/// Waits for the worker threads to carry out commands.
+pub(super) struct Confirmation {
+    workers: Workers,
+    /// The last fence, if a thread did not reach it in time.
+    late: Option<mpsc::Receiver<()>>,
+}
+
+impl Confirmation {
+    pub(super) fn new(workers: Workers) -> Self {
+        Self { workers, late: None }
+    }
 
     /// Waits until all shards have carried out earlier commands. The client may use the result of
     /// its command as soon as it has the answer, through any shard.
-    pub(super) fn wait_for_all(&self) {
-        if self.count() < 2 {
-            return;
+    ///
+    /// Returns false if a thread has not done so within [`CONFIRM_TIMEOUT`]. A thread that stalls
+    /// delays management only once: until it has reached that fence, later calls do not wait.
+    pub(super) fn wait_for_all(&mut self) -> bool {
+        if self.workers.count() < 2 {
+            return true;
+        }
+        if self.late.as_ref().is_some_and(|late| late.try_recv() == Err(mpsc::TryRecvError::Empty))
+        {
+            return false;
         }
         // Each thread drops its clone when it reaches the fence. After the last one, `recv_timeout`
         // reports a disconnected channel, which means success.
         let (fence, passed) = mpsc::channel();
-        self.send_all(|| ToWorker::Fence(fence.clone()));
+        self.workers.send_all(|| ToWorker::Fence(fence.clone()));
         drop(fence);
-        if passed.recv_timeout(CONFIRM_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        let is_late = passed.recv_timeout(CONFIRM_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout);
+        self.late = is_late.then_some(passed);
+        if is_late {
             tracing::warn!(
-                "a worker thread is slow: a command is answered before all shards have applied it"
+                "a worker thread does not respond: until it does, commands are answered before all \
+                 shards have applied them"
             );
         }
+        !is_late
     }
 }
 
@@ -156,5 +180,52 @@ impl WorkerThreads {
 impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.workers.send_all(|| ToWorker::Stop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token};
+
+    use super::*;
+
+    #[test]
+    fn stalled_worker_delays_management_once() {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..2).map(|_| crossbeam_channel::unbounded()).unzip();
+        let queues = senders.into_iter();
+        let queues = queues.map(|commands| WorkerQueue { commands, waker: Arc::clone(&waker) });
+        let workers = Workers::new(queues.collect(), HashKey::new([1, 2]));
+        let mut confirmation = Confirmation::new(workers);
+        let [first, stalled] = &receivers[..] else { panic!("two threads") };
+        let carry_out = || drop(first.try_iter().collect::<Vec<_>>());
+        assert!(!confirmation.wait_for_all());
+        carry_out();
+        let began = Instant::now();
+        for _ in 0..1000 {
+            assert!(!confirmation.wait_for_all());
+        }
+        assert!(began.elapsed() < 10 * CONFIRM_TIMEOUT, "{:?}", began.elapsed());
+        assert_eq!(stalled.len(), 1, "the queue of a stalled thread does not grow");
+        // Both threads respond.
+        std::thread::scope(|scope| {
+            let (done, is_done) = crossbeam_channel::bounded::<()>(0);
+            for commands in [first, stalled] {
+                let is_done = is_done.clone();
+                scope.spawn(move || {
+                    while is_done.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
+                        let _ = commands.recv_timeout(Duration::from_millis(1));
+                    }
+                });
+            }
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !confirmation.wait_for_all() {
+                assert!(Instant::now() < deadline, "the threads respond");
+                std::thread::yield_now();
+            }
+            drop(done);
+        });
     }
 }

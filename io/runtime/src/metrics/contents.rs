@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use weir_base::NS_PER_MS;
-use weir_store::{ObjectList, ObjectQuery, StoredObject, TierShare};
+use weir_store::ObjectQuery;
 
 use super::http::Answer;
 use crate::mailbox::ControlSender;
+use crate::objects_json;
 
 /// A router that does not answer within this time is reported as unavailable.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,7 +26,7 @@ pub(super) fn answer(query: &str, control: &ControlSender) -> Answer {
     };
     match control.objects(query, LIST_TIMEOUT) {
         Ok(list) => {
-            let body = format!("{}\n", to_json(&list));
+            let body = format!("{}\n", objects_json(&list));
             Answer { status: "200 OK", content_type: "application/json", body }
         }
         Err(error) => plain("503 Service Unavailable", format!("{error}\n")),
@@ -54,36 +53,6 @@ fn parse(text: &str) -> Result<ObjectQuery, String> {
         }
     }
     Ok(query)
-}
-
-fn share(share: TierShare) -> Value {
-    json!({ "packets": share.packets, "bytes": share.bytes })
-}
-
-fn to_json(list: &ObjectList) -> Value {
-    let now_ns = list.listed_at.as_ns();
-    let object = |object: &StoredObject| {
-        let last_ns = object.uses.last_use.as_ns();
-        json!({
-            "name": object.name.to_string(),
-            "memory": share(object.memory),
-            "disk": share(object.disk),
-            "packets_held": object.packets(),
-            "segments": object.segments,
-            "hits": object.uses.hits,
-            "served_bytes": object.uses.served_bytes,
-            "last_use_ms_ago": (last_ns > 0).then(|| now_ns.saturating_sub(last_ns) / NS_PER_MS),
-        })
-    };
-    json!({
-        "objects": list.objects.iter().map(object).collect::<Vec<_>>(),
-        "total": list.total,
-        "memory": share(list.memory),
-        "disk": share(list.disk),
-        "left_out": list.dropped,
-        "unnamed": list.unnamed,
-        "partial": list.is_partial,
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,16 @@ use crate::snapshot::{FaceSnapshot, RemovedFaces, RemovedKind};
 use weir_base::FaceId;
 use weir_link::LinkCounters;
 
+fn disk(reads: u64) -> crate::DiskSnapshot {
+    crate::DiskSnapshot {
+        path: "/d".into(),
+        engine: "threads",
+        capacity_bytes: 99,
+        counters: weir_disk::DiskCounters { reads, ..Default::default() },
+        is_dead: false,
+    }
+}
+
 #[test]
 fn text_names_faces_drops_sizes_and_latency() {
     let mut snapshot = Snapshot::default();
@@ -27,6 +37,7 @@ fn text_names_faces_drops_sizes_and_latency() {
         heard_ns_ago: None,
     });
     snapshot.management.readvertise_failures = 2;
+    (snapshot.is_ready, snapshot.anchor_expires_unix_s) = (true, Some(4_000_000_000));
     for time_ns in [300, 10_000, 12_000] {
         snapshot.router.upstream_latency.record(time_ns);
     }
@@ -42,6 +53,8 @@ fn text_names_faces_drops_sizes_and_latency() {
         "weir_drops_total{layer=\"link\",reason=\"egress-queue-full\"} 1".into(),
         "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
         "weir_pit_entries 0".into(),
+        "weir_ready 1".into(),
+        "weir_trust_anchor_expires_seconds 4000000000".into(),
         "weir_management_commands_total 0".into(),
         "weir_readvertise_failures_total 2".into(),
         "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),
@@ -55,13 +68,7 @@ fn text_names_faces_drops_sizes_and_latency() {
 #[test]
 fn help_has_no_rustdoc_markup() {
     let mut snapshot = Snapshot::default();
-    snapshot.disks.push(crate::DiskSnapshot {
-        path: "/d".into(),
-        engine: "threads",
-        capacity_bytes: 99,
-        counters: weir_disk::DiskCounters::default(),
-        is_dead: false,
-    });
+    snapshot.disks.push(disk(0));
     let text = encode(snapshot, &ExtraMetrics::default());
     for line in text.lines().filter(|line| line.starts_with("# HELP")) {
         assert!(!line.contains("::") && !line.contains("]("), "{line}");
@@ -76,13 +83,7 @@ fn help_has_no_rustdoc_markup() {
 fn disk_metrics_need_disks() {
     assert!(!encode(Snapshot::default(), &ExtraMetrics::default()).contains("disk_"));
     let mut snapshot = Snapshot::default();
-    snapshot.disks.push(crate::DiskSnapshot {
-        path: "/d".into(),
-        engine: "threads",
-        capacity_bytes: 99,
-        counters: weir_disk::DiskCounters { reads: 4, ..Default::default() },
-        is_dead: false,
-    });
+    snapshot.disks.push(disk(4));
     snapshot.router.store.disk.damaged = 3;
     snapshot.router.store.disk.filter_saturated = 5;
     snapshot.router.busy.bypassed_stalled = 2;
@@ -178,13 +179,8 @@ fn reference_lists_the_routers_metrics() {
     snapshot.router.malformed.insert("type", 1);
     snapshot.shared_memory =
         Some(crate::SharedMemorySnapshot { faces: 0, used_bytes: 0, bytes_max: 1, taken: 0 });
-    snapshot.disks.push(crate::DiskSnapshot {
-        path: "/d".into(),
-        engine: "threads",
-        capacity_bytes: 99,
-        counters: weir_disk::DiskCounters::default(),
-        is_dead: false,
-    });
+    snapshot.anchor_expires_unix_s = Some(0);
+    snapshot.disks.push(disk(0));
     let text = encode(snapshot, &ExtraMetrics::default());
     weir_metrics::reference::check("router", &text, &["process_", "weir_build_info"]);
     let text = weir_metrics::encode(&weir_metrics::new_registry());

@@ -20,6 +20,7 @@ use super::notifier::Notifiers;
 use super::output::{Opened, Output, OutputError, PacketReader};
 use super::part_file::NO_KEY;
 use super::sink::{FileSink, StreamWriter};
+use super::spans::{DownloadSpans, ThreadWork};
 use super::verify_pool::{PoolTask, StoreFault, VerifiedBatch, VerifyPool, is_native};
 
 /// Segments per batch for a thread: 256 kB.
@@ -99,6 +100,8 @@ pub(crate) struct Download {
     /// The first segment that is shorter than the others, although no signature says that it is the
     /// last.
     short_segment: Option<(u64, usize)>,
+    spans: DownloadSpans,
+    work: ThreadWork,
     /// The error that ended it.
     error: Option<DownloadError>,
 }
@@ -117,6 +120,8 @@ impl Download {
             serial,
             notifiers,
             id,
+            spans: DownloadSpans::start(&target, &fetch),
+            work: ThreadWork::default(),
             segments_max: fetch.reader_segments_max,
             mapping: fetch.mapping,
             new_prefix: None,
@@ -214,6 +219,7 @@ impl Download {
         let object = self.object.as_mut().expect("the object is known");
         let mut output = object.output.take().expect("the output is not in use");
         let metadata = object.found.metadata.clone();
+        self.spans.opening();
         if output.is_quick() {
             let result = output.open(&metadata);
             return self.on_opened(output, result);
@@ -300,6 +306,7 @@ impl Download {
             }
             self.verify_batch.push(op);
             if self.verify_batch.len() >= BATCH_SEGMENTS && object.is_ready() {
+                self.spans.verifying();
                 let (serial, file) = (self.serial, object.file());
                 self.batches_in_flight += 1;
                 let ops = std::mem::take(&mut self.verify_batch);
@@ -310,6 +317,7 @@ impl Download {
         // known, the batch holds its metadata.
         let is_ready = self.object.as_ref().is_none_or(ObjectState::is_ready);
         if is_ready && !self.verify_batch.is_empty() {
+            self.spans.verifying();
             let (serial, file) = (self.serial, self.object.as_ref().and_then(ObjectState::file));
             self.batches_in_flight += 1;
             let ops = std::mem::take(&mut self.verify_batch);
@@ -357,6 +365,7 @@ impl Download {
                             .keys()
                             .all(|(_, face)| *face == Some(FaceId::CONTENT_STORE));
                     let found = Found { metadata, is_stored, is_from_local_store };
+                    self.spans.found(&found);
                     let output = services.host.output(self.id, &found);
                     let mut output = output.map_err(DownloadError::Refused)?;
                     let keys = services.host.trust(self.id).accepted_keys();
@@ -471,6 +480,7 @@ impl Download {
         if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
             object.set_segment_size(size)?;
         }
+        self.spans.fetching();
         self.inputs.push(ConsumerInput::Start { have, reader });
         self.inputs.push(ConsumerInput::Read { segments: units });
         Ok(())
@@ -479,6 +489,7 @@ impl Download {
     /// A batch has been verified and stored.
     pub(crate) fn on_verified(&mut self, verified: VerifiedBatch, fault: Option<StoreFault>) {
         self.batches_in_flight -= 1;
+        self.work.add(verified.work);
         let error = match fault {
             None => return self.take_verdicts(verified),
             Some(StoreFault::Size { segment, len }) => DownloadError::Size { segment, len },
@@ -488,7 +499,7 @@ impl Download {
     }
 
     fn take_verdicts(&mut self, verified: VerifiedBatch) {
-        let VerifiedBatch { verdicts, bad_names: false_copies, short_segment } = verified;
+        let VerifiedBatch { verdicts, bad_names: false_copies, short_segment, .. } = verified;
         self.short_segment = self.short_segment.into_iter().chain(short_segment).min();
         let (good, wrong): (Vec<_>, Vec<_>) =
             verdicts.into_iter().partition(|(_, verdict)| *verdict == Verdict::Good);
@@ -542,6 +553,13 @@ impl Download {
     /// Bytes of Content verified and stored.
     pub(crate) fn octets_stored(&self) -> u64 {
         self.consumer.stats().content_octets
+    }
+
+    /// Its spans, which end after it. Called before [`Download::close`].
+    pub(crate) fn spans(&self) -> DownloadSpans {
+        let mut spans = self.spans.clone();
+        spans.fetched(&self.consumer.stats(), self.work, &self.by_face);
+        spans
     }
 
     /// Ends it. Returns its result, and the work that remains for the durability thread.

@@ -14,6 +14,7 @@ use super::download::{Download, DownloadServices};
 use super::durability::DurabilityThread;
 use super::host::{DownloadError, DownloadHost, DownloadId, Summary};
 use super::notifier::Notifiers;
+use super::spans::DownloadSpans;
 use super::verify_pool::{PoolReport, Reporter, VerifyPool};
 
 /// Upper bound of complete files that wait for their names. Each of them is open.
@@ -59,6 +60,7 @@ struct ClosingDownload {
     id: DownloadId,
     result: Result<Summary, DownloadError>,
     octets: u64,
+    spans: DownloadSpans,
 }
 
 /// A download in progress, and its scheduling state.
@@ -305,9 +307,9 @@ impl<'a> Downloads<'a> {
         | PoolReport::Saved { serial, .. }
         | PoolReport::Finished { serial, .. }) = report;
         if let PoolReport::Finished { result, .. } = report {
-            let ClosingDownload { id, result: ended, octets } =
-                self.closing.remove(&serial).expect("closed exactly once");
-            self.end(id, octets, result.and(ended));
+            let mut closing = self.closing.remove(&serial).expect("closed exactly once");
+            closing.result = result.and(closing.result);
+            self.end(closing);
             return None;
         }
         let Some(active) = self.active.get_mut(&serial) else {
@@ -335,17 +337,22 @@ impl<'a> Downloads<'a> {
         }
         let (id, octets) = (download.id, download.octets_stored());
         self.granted_segments -= u64::from(download.granted_segments());
+        let mut spans = download.spans();
         let (result, task) = download.close(client.now(), self.host.trust(id));
+        spans.closing(&result);
+        let closing = ClosingDownload { id, result, octets, spans };
         match task {
             Some(task) => {
-                self.closing.insert(serial, ClosingDownload { id, result, octets });
+                self.closing.insert(serial, closing);
                 self.durability.submit(task);
             }
-            None => self.end(id, octets, result),
+            None => self.end(closing),
         }
     }
 
-    fn end(&mut self, id: DownloadId, octets: u64, result: Result<Summary, DownloadError>) {
+    fn end(&mut self, closing: ClosingDownload) {
+        let ClosingDownload { id, result, octets, spans } = closing;
+        spans.end(&result);
         self.finished_bytes += octets;
         if let Err(error) = self.host.on_ended(id, result) {
             self.error.get_or_insert(error);

@@ -9,6 +9,7 @@
 //!   sink.rs        writes segments at their offsets, or to a stream         pool, stream thread
 //!   durability.rs  makes files durable and gives them their names           one thread
 //!   part_file.rs   the file on disk: part file, state file, final name
+//!   spans.rs       the phases of a download, for traces
 //! ```
 //!
 //! 1. **Find.** The `Consumer` finds the version and its metadata. The [`DownloadHost`] states
@@ -43,6 +44,7 @@
 //! its data is synced. It must never leave an incomplete file under the final name.
 
 mod directory;
+mod discard;
 mod download;
 mod downloads;
 mod durability;
@@ -53,9 +55,11 @@ mod notifier;
 mod output;
 mod part_file;
 mod sink;
+mod spans;
 mod verify_pool;
 
 pub use directory::Directory;
+pub use discard::DiscardOutput;
 pub(crate) use downloads::Downloads;
 pub use downloads::{DownloadOptions, download};
 pub use host::{DownloadError, DownloadHost, DownloadId, Found, PathSummary, Summary};

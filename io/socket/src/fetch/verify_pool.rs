@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_client::Waker;
@@ -13,6 +14,7 @@ use weir_wire::{DataView, Name, signature_type};
 use super::host::DownloadError;
 use super::output::{Opened, Output, OutputError};
 use super::sink::FileSink;
+use super::spans::ThreadWork;
 
 /// The verdicts on a batch.
 #[derive(Default)]
@@ -23,6 +25,8 @@ pub(crate) struct VerifiedBatch {
     /// The first segment that is shorter than the others, and its size, if no signature says that
     /// it is the last.
     pub(crate) short_segment: Option<(u64, usize)>,
+    /// What a thread of the pool did.
+    pub(crate) work: ThreadWork,
 }
 
 impl VerifiedBatch {
@@ -161,6 +165,7 @@ fn run(work: PoolTask) -> PoolReport {
 }
 
 fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<StoreFault>) {
+    let begin = Instant::now();
     let mut verified = VerifiedBatch::default();
     let mut contents = Vec::with_capacity(ops.len());
     let packets: Vec<_> = ops.iter().map(|op| (&op.check, decoded(op))).collect();
@@ -178,8 +183,15 @@ fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (VerifiedBatch, Option<S
             contents.push((segment, data.content));
         }
     }
+    let verify_time = begin.elapsed();
     contents.sort_unstable_by_key(|&(segment, _)| segment);
     let stored = file.map_or(Ok(()), |file| file.store(&contents));
+    verified.work = ThreadWork {
+        packets: ops.len() as u64,
+        rejected: verified.bad_names.len() as u64,
+        verify_ns: verify_time.as_nanos() as u64,
+        write_ns: (begin.elapsed() - verify_time).as_nanos() as u64,
+    };
     (verified, stored.err().map(StoreFault::Store))
 }
 

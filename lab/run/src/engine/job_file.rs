@@ -145,18 +145,15 @@ spec:
 mod tests {
     use super::*;
 
-    fn arguments() -> Vec<String> {
-        ["lab", "run", "nb-cache/fig2", "--smoke", "it's"].map(str::to_owned).to_vec()
+    fn file(cluster: Cluster, id: &str, parts: usize, cores: usize, jobs: usize) -> JobFile {
+        let arguments =
+            ["lab", "run", "nb-cache/fig2", "--smoke", "it's"].map(str::to_owned).to_vec();
+        job_file(cluster, id, &arguments, JobDivision { parts, cores, jobs })
     }
 
     #[test]
     fn an_array_has_a_task_for_each_part() {
-        let file = job_file(
-            Cluster::Slurm,
-            "fig2",
-            &arguments(),
-            JobDivision { parts: 7, cores: 4, jobs: 1 },
-        );
+        let file = file(Cluster::Slurm, "fig2", 7, 4, 1);
         assert_eq!(file.name, "fig2.sbatch");
         assert!(file.text.starts_with("#!/bin/bash\n"));
         assert!(file.text.contains("#SBATCH --array=1-7\n"));
@@ -168,12 +165,7 @@ mod tests {
 
     #[test]
     fn an_indexed_job_counts_from_one() {
-        let file = job_file(
-            Cluster::Kubernetes,
-            "a_b",
-            &arguments(),
-            JobDivision { parts: 3, cores: 2, jobs: 2 },
-        );
+        let file = file(Cluster::Kubernetes, "a_b", 3, 2, 2);
         assert_eq!(file.name, "a_b-job.yaml");
         for line in [
             "  name: weir-a-b\n",

@@ -1,7 +1,7 @@
 //! `weir cs list`.
 
-use serde_json::{Value, json};
-use weir_base::{Instant, NS_PER_MS};
+use weir_base::Instant;
+use weir_runtime::objects_json;
 use weir_store::{ObjectList, ObjectOrder, ObjectQuery, StoredObject, TierShare};
 use weir_wire::Name;
 
@@ -30,31 +30,15 @@ pub(super) fn run(args: Args, client: &mut ManagementClient, is_json: bool) -> a
     let query = ObjectQuery { prefix: args.prefix, order: args.sort, limit: args.limit };
     let list = client.objects(&query, NOW)?;
     if is_json {
-        outln!("{}", list_json(&list))?;
+        outln!("{}", objects_json(&list))?;
     } else {
         out!("{}", list_text(&list))?;
     }
     Ok(())
 }
 
-/// How long ago the object was used, in milliseconds. `None` if it is not known.
-fn ms_since_use(object: &StoredObject) -> Option<u64> {
-    let last = object.uses.last_use;
-    (last > Instant::ZERO).then(|| NOW.ns_since(last) / NS_PER_MS)
-}
-
-/// The percentage of an object that the store holds, if its size is known.
-fn held_percent(object: &StoredObject) -> Option<f64> {
-    let segments = object.segments.filter(|&segments| segments > 0)?;
-    Some((object.packets() as f64 * 100.0 / segments as f64).min(100.0))
-}
-
-fn is_pinned(list: &ObjectList, object: &StoredObject) -> bool {
-    list.pins.iter().any(|(pin, _)| pin.as_view().is_prefix_of(object.name.as_view()))
-}
-
 fn held_text(object: &StoredObject) -> String {
-    match (object.segments, held_percent(object)) {
+    match (object.segments, object.held_percent()) {
         (Some(segments), Some(percent)) => {
             // "100 %" must mean that nothing is missing.
             let percent = if percent < 100.0 { percent.min(99.0) } else { percent };
@@ -80,9 +64,9 @@ fn list_text(list: &ObjectList) -> String {
         ("OBJECT", Align::Left),
     ]);
     for object in &list.objects {
-        let age =
-            ms_since_use(object).map_or_else(|| "-".to_owned(), |ms| format!("{} ago", span(ms)));
-        let pinned = if is_pinned(list, object) { " (pinned)" } else { "" };
+        let age = object.uses.ms_since_last(list.listed_at);
+        let age = age.map_or_else(|| "-".to_owned(), |ms| format!("{} ago", span(ms)));
+        let pinned = if list.is_pinned(object) { " (pinned)" } else { "" };
         table.row(vec![
             object.uses.hits.to_string(),
             octets(object.uses.served_bytes),
@@ -134,44 +118,10 @@ fn notes(list: &ObjectList) -> Vec<String> {
     notes
 }
 
-fn share_json(share: TierShare) -> Value {
-    json!({ "packets": share.packets, "bytes": share.bytes })
-}
-
-fn list_json(list: &ObjectList) -> Value {
-    let object = |object: &StoredObject| {
-        json!({
-            "name": object.name.to_string(),
-            "memory": share_json(object.memory),
-            "disk": share_json(object.disk),
-            "packets_held": object.packets(),
-            "segments": object.segments,
-            "held_percent": held_percent(object),
-            "hits": object.uses.hits,
-            "served_bytes": object.uses.served_bytes,
-            "last_use_ms_ago": ms_since_use(object),
-            "pinned": is_pinned(list, object),
-        })
-    };
-    let pin = |(prefix, bytes_max): &(Name, u64)| {
-        let prefix = prefix.to_string();
-        json!({ "prefix": prefix, "bytes_max": bytes_max })
-    };
-    json!({
-        "objects": list.objects.iter().map(object).collect::<Vec<_>>(),
-        "total": list.total,
-        "memory": share_json(list.memory),
-        "disk": share_json(list.disk),
-        "pins": list.pins.iter().map(pin).collect::<Vec<_>>(),
-        "left_out": list.dropped,
-        "unnamed": list.unnamed,
-        "partial": list.is_partial,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_base::NS_PER_MS;
     use weir_store::ObjectUses;
 
     fn list() -> ObjectList {
@@ -188,6 +138,7 @@ mod tests {
         };
         ObjectList {
             objects: vec![object.clone()],
+            listed_at: NOW,
             total: 9,
             memory: object.memory,
             pins: vec![("/data".parse().unwrap(), 1 << 20)],
@@ -205,7 +156,6 @@ mod tests {
         assert!(text.contains("1 of 9 objects; "), "{text}");
         assert!(text.contains("pinned: /data, up to 1.00 MiB"), "{text}");
         assert!(!text.contains("partial"), "{text}");
-        assert_eq!(list_json(&list())["objects"][0]["last_use_ms_ago"], 3000);
     }
 
     #[test]

@@ -15,20 +15,21 @@ use weir_base::{Instant, NS_PER_MS};
 use weir_client::{ClientError, monotonic_now};
 use weir_crypto::UserTrust;
 use weir_face::FaceUri;
-use weir_security::trust::{NeededPacket, Refusal, Trust, TrustDecision, TrustedSigner};
+use weir_security::trust::{Trust, TrustedSigner};
 use weir_socket::{
     DiscardReason, DownloadError, DownloadHost, DownloadId, Found, MemoryOutput, Output,
     OutputError, PartFile, Summary,
 };
 use weir_transport::{ConsumerError, FailReason, LISTING_KEYWORD, Target};
-use weir_wire::{DataView, Name};
+use weir_wire::Name;
 
 use super::folder::{Folder, Listing};
 use super::report::Report;
 use super::stream::{SpecialFile, StandardOutput, StreamState};
 use super::{Args, Destination, is_out_of_space, write_error_advice};
 use crate::table::{errln, octets, printable};
-use crate::transfer::{ProgressLog, Stop, byte_bar, file_bar, trust};
+use crate::transfer::trust::FetchTrust;
+use crate::transfer::{ProgressLog, Stop, byte_bar, file_bar};
 
 /// Memory budget for directory listings, in bytes.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
@@ -157,7 +158,7 @@ impl JobDestination {
 pub(super) struct Fetch<'a> {
     args: &'a Args,
     destination: &'a Destination,
-    trust: &'a mut UserTrust,
+    trust: FetchTrust<'a>,
     stop: &'a Stop,
     report: Report,
     failures: Failures,
@@ -195,7 +196,7 @@ impl<'a> Fetch<'a> {
         Self {
             args,
             destination,
-            trust,
+            trust: FetchTrust(trust),
             stop,
             report,
             failures: Failures::default(),
@@ -370,7 +371,7 @@ impl<'a> Fetch<'a> {
 
     /// Handles a complete object: reports a file, or queues the entries of a listing.
     fn on_success(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
-        dedup_signers(&mut self.trust.policy().signers);
+        dedup_signers(&mut self.trust.0.policy().signers);
         let Some(listing) = job.listing else {
             let path = match &job.destination {
                 JobDestination::Root => self.destination.file_path(&self.args.name),
@@ -569,7 +570,7 @@ impl DownloadHost for Fetch<'_> {
     }
 
     fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
-        self
+        &mut self.trust
     }
 
     fn progress(&mut self, bytes: u64) -> bool {
@@ -612,28 +613,6 @@ impl DownloadHost for Fetch<'_> {
             }
         }
         !self.stop.is_set()
-    }
-}
-
-impl Trust for Fetch<'_> {
-    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
-        self.trust.decide(data)
-    }
-
-    fn offer_certificate(&mut self, certificate: &[u8]) {
-        self.trust.offer_certificate(certificate);
-    }
-
-    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        self.trust.on_fetched(wanted, packet);
-    }
-
-    fn accepted_keys(&self) -> Vec<[u8; 32]> {
-        self.trust.accepted_keys()
-    }
-
-    fn explain(&self, refusal: Refusal) -> String {
-        trust::explain_to_get(refusal)
     }
 }
 

@@ -5,16 +5,41 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tracing::field::Empty;
+use tracing::{Span, trace_span};
 use weir_base::FaceId;
 use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::TrustedSigner;
 use weir_socket::{PathSummary, Summary};
 use weir_transport::{ConsumerStats, LabelStats, PathId};
+use weir_wire::Name;
 
 use super::Args;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::trust::signer_to_json;
+
+/// The span of the command, for traces. [`Report::record`] has its results. OpenTelemetry's
+/// integers are `i64`.
+pub(super) fn span(name: &Name) -> Span {
+    trace_span!(
+        "get",
+        otel.kind = "client",
+        weir.name = %name,
+        weir.version = Empty,
+        weir.files = Empty,
+        weir.failed = Empty,
+        weir.bytes = Empty,
+        weir.segments = Empty,
+        weir.resumed_segments = Empty,
+        weir.interests = Empty,
+        weir.retransmissions = Empty,
+        weir.losses = Empty,
+        weir.sources = Empty,
+        process.exit.code = Empty,
+        otel.status_description = Empty,
+    )
+}
 
 /// The sum of all downloads of a command.
 #[derive(Default)]
@@ -58,6 +83,32 @@ impl Report {
     /// Sets the number of failed entries.
     pub(super) fn with_failed(self, failed: u64) -> Self {
         Self { failed, ..self }
+    }
+
+    /// Records the results of the command in its span.
+    pub(super) fn record(&self, span: &Span, failed: u64) {
+        if let Some(version) = &self.versioned {
+            span.record("weir.version", version.as_str());
+        }
+        for (name, count) in [
+            ("weir.files", self.files),
+            ("weir.failed", failed),
+            ("weir.bytes", self.octets),
+            ("weir.segments", self.segments),
+            ("weir.resumed_segments", self.segments_resumed),
+            ("weir.interests", self.stats.interests),
+            ("weir.retransmissions", self.stats.retransmissions),
+            ("weir.losses", self.stats.losses),
+        ] {
+            span.record(name, i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let mut sources = BTreeMap::<&str, u64>::new();
+        for (&(_, face), &packets) in &self.by_face {
+            *sources.entry(source_of(face)).or_default() += packets;
+        }
+        let sources: Vec<_> =
+            sources.iter().map(|(source, packets)| format!("{source}={packets}")).collect();
+        span.record("weir.sources", sources.join(" "));
     }
 
     /// Whether the requested object is a directory.

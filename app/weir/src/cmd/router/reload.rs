@@ -1,19 +1,23 @@
 //! Reloads of a running router, `weir router --reload` and `weir router --check`.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use weir_agent::Agent;
+use weir_client::ClientError;
 use weir_face::{FaceUri, client_transport};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_runtime::{Handle, Runtime, RuntimeConfig, memory_limit};
+use weir_runtime::{Handle, Runtime, RuntimeConfig, StartError, memory_limit};
 
 use super::{Args, LogLevel, print};
 use crate::config::{ConfigFile, FileConfig, UnixChoice, keys_for_restart};
+use crate::exit::Exit;
 use crate::management_client::ManagementClient;
 use crate::table::errln;
+use crate::transfer::cannot_connect;
 
 /// A running router, and what its reloads need.
 pub(super) struct ServedRouter {
@@ -30,7 +34,7 @@ impl ServedRouter {
     /// Serves requests for reloads until the router stops.
     pub(super) fn serve(mut self) -> anyhow::Result<()> {
         while self.router.wait_for_reload() {
-            let outcome = self.reload().map_err(|error| format!("{error:#}"));
+            let outcome = self.reload().map_err(|error| refusal(&error));
             self.router.end_reload(outcome);
         }
         Ok(self.router.wait()?)
@@ -50,8 +54,11 @@ impl ServedRouter {
         log_size_warnings(&file.config);
         let report = self.router.reload(runtime)?;
         let mut text = report.to_string();
-        if self.log_level.set(&file.config.log)? {
-            text.push_str(&format!(", log level {}", file.config.log.level.0));
+        // The rest has been applied, so a failure is no refusal.
+        match self.log_level.set(&file.config.log) {
+            Ok(true) => text.push_str(&format!(", log level {}", file.config.log.level.0)),
+            Ok(false) => {}
+            Err(error) => text.push_str(&format!(", but the log level stays: {error:#}")),
         }
         let restart = self.keys_for_restart(&file);
         if !restart.is_empty() {
@@ -72,6 +79,14 @@ impl ServedRouter {
         }
         keys
     }
+}
+
+/// Why a reload was refused, and what that means for the running router.
+fn refusal(error: &anyhow::Error) -> String {
+    let are_metrics_lost =
+        matches!(error.downcast_ref::<StartError>(), Some(StartError::MetricsLost { .. }));
+    let rest = if are_metrics_lost { "nothing else has changed" } else { "nothing has changed" };
+    format!("{error:#}; {rest}")
 }
 
 /// Checks everything that the configuration names: values, files, addresses and disks.
@@ -113,10 +128,7 @@ pub(super) fn request(args: &Args) -> anyhow::Result<()> {
     let answer = client.send_command(Command::RouterReload, &ControlParameters::default())?;
     match answer.code {
         200 => print(&format!("reloaded: {}", answer.text)),
-        409 => bail!(
-            "the router refused the new configuration, and nothing has changed: {}",
-            answer.text
-        ),
+        409 => bail!("the router refused the new configuration: {}", answer.text),
         _ => Err(crate::management_client::explain_response(&answer)),
     }
 }
@@ -158,5 +170,34 @@ fn connect(uris: &[FaceUri]) -> anyhow::Result<ManagementClient> {
             Err(error) => first_error = first_error.or(Some(error)),
         }
     }
-    Err(first_error.unwrap_or_else(|| anyhow::anyhow!("no socket of a router is known")))
+    let unknown = || anyhow::anyhow!("no socket of a router is known");
+    Err(first_error.map_or_else(unknown, cannot_reach))
+}
+
+/// As [`cannot_connect`], but with the options of this command.
+fn cannot_reach(error: ClientError) -> anyhow::Error {
+    match error {
+        ClientError::Connect { uri, source } if source.kind() != ErrorKind::PermissionDenied => {
+            Exit::TryAgain.error(format!(
+                "no router at {uri}: {source}; start it with `weir router`, or name the socket of \
+                 the running router with --unix PATH"
+            ))
+        }
+        error => cannot_connect(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusal_says_what_has_changed() {
+        let text = refusal(&anyhow::anyhow!("line 2").context("weir.toml"));
+        assert_eq!(text, "weir.toml: line 2; nothing has changed");
+        let [address, old] = ["192.0.2.1:9636", "127.0.0.1:9636"].map(|it| it.parse().unwrap());
+        let (reason, lost) = ("not here".to_owned(), "in use".to_owned());
+        let text = refusal(&StartError::MetricsLost { address, reason, old, lost }.into());
+        assert!(text.ends_with("serves no metrics now; nothing else has changed"), "{text}");
+    }
 }

@@ -159,6 +159,25 @@ impl Contents {
         self.handle_request(question, deadline, Requester::Thread(answer));
     }
 
+    /// Pins the prefixes of the configuration. Returns an error if they keep too much.
+    pub(super) fn pin_declared(
+        &mut self,
+        now: Instant,
+        pins: &[(Name, u64)],
+    ) -> Result<(), ContentsError> {
+        if pins.is_empty() {
+            return Ok(());
+        }
+        let pins = pins
+            .iter()
+            .fold(Pins::default(), |all, (prefix, bytes_max)| all.with(prefix.clone(), *bytes_max));
+        let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
+        let (answer, refused) = crossbeam_channel::bounded(1);
+        self.set_rules(Rules::default(), pins, 0, deadline, Requester::Thread(answer));
+        // The rules are checked before they are sent, so a refusal is there already.
+        refused.try_recv().map_or(Ok(()), |result| result.map(drop))
+    }
+
     /// Lists holdings of an object for a management client.
     pub(super) fn list_holdings(
         &mut self,

@@ -29,6 +29,7 @@ use super::service::Service;
 use super::signals::Signals;
 use super::snapshots::Snapshots;
 use super::store::Store;
+use super::workers::Confirmation;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64};
 use crate::arena::Preparer;
 use crate::check::check_values;
@@ -172,6 +173,12 @@ impl Control {
             let registered = poll.registry().register(source, SIGNAL_TOKEN, Interest::READABLE);
             registered.map_err(queue_failed)?;
         }
+        // Before the ports: the worker threads carry out commands in order, so pins are in force
+        // when the first packet arrives.
+        let mut contents = Contents::new(workers.clone(), store_bytes, disks.is_some());
+        contents.pin_declared(clock.now(), &config.pins).map_err(|error| {
+            StartError::Config(format!("[[pin]]: {error}; choose smaller sizes, or a larger store"))
+        })?;
         let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone(), trust);
         for (format, ports) in sockets.ports {
             faces.add_port(format, ports);
@@ -188,9 +195,10 @@ impl Control {
             service: Service::new(clock.now(), &workers),
             snapshots: Snapshots::new(workers.clone(), sender, shared_memory),
             erasures: Erasures::new(workers.clone()),
-            contents: Contents::new(workers.clone(), store_bytes, disks.is_some()),
+            contents,
             store: Store::new(workers.clone(), config.store, memory),
             disks,
+            confirmation: Confirmation::new(workers.clone()),
             workers,
             threads,
             controller: None,

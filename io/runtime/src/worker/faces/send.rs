@@ -10,7 +10,7 @@ use weir_wire::{HopSignal, LpHeader};
 
 use super::source::interest;
 use super::{Faces, Source, failed};
-use crate::face::FaceSocket;
+use crate::face::{Face, FaceSocket};
 use crate::message::CloseReason;
 
 /// Above this many queued bytes, the queues are flushed before the turn ends.
@@ -35,15 +35,8 @@ impl Faces {
         header: LpHeader,
         packet: Packet,
     ) {
-        let Some(face) = self.table.at(slot) else {
-            return;
-        };
-        if matches!(face.socket, FaceSocket::Down) {
-            face.down_drops += 1;
-            return;
-        }
         let len = packet.len();
-        self.unsent_bytes += len;
+        let Some(face) = self.face_to_send(slot, len) else { return };
         // The link counts a refusal.
         match face.link.enqueue(now, header, packet) {
             Ok(()) if !face.is_dirty => {
@@ -55,6 +48,18 @@ impl Faces {
         }
     }
 
+    /// The face for a packet of this length, unless it is down. Counts the packet.
+    #[inline(always)]
+    fn face_to_send(&mut self, slot: u32, len: usize) -> Option<&mut Face> {
+        let face = self.table.at(slot)?;
+        if matches!(face.socket, FaceSocket::Down) {
+            face.down_drops += 1;
+            return None;
+        }
+        self.unsent_bytes += len;
+        Some(face)
+    }
+
     /// Queues Data with its prefix announcement on a face.
     #[cold]
     pub(in crate::worker) fn enqueue_announced(
@@ -64,13 +69,8 @@ impl Faces {
         out: OutPacket,
         announcement: &Packet,
     ) {
-        let Some(face) = self.table.at(slot) else { return };
-        if matches!(face.socket, FaceSocket::Down) {
-            face.down_drops += 1;
-            return;
-        }
         let len = out.packet.len() + announcement.len();
-        self.unsent_bytes += len;
+        let Some(face) = self.face_to_send(slot, len) else { return };
         // The link counts a refusal.
         match face.link.enqueue_announced(now, out.header, out.packet, announcement) {
             Err(LinkDrop::TooLargeForMtu) => self.log_too_large(now, slot, len),
