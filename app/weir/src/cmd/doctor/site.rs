@@ -200,8 +200,8 @@ fn new_disk_file(disk: &DiskSection) -> Outcome {
 }
 
 /// Whether there is space for the whole disk. A file whose space is not reserved works until the
-/// file system is full; for a new one the router reserves it at the start. `None` if the disk has no
-/// size of its own, or no folder.
+/// file system is full; for a new one the router reserves it at the start. `None` if the disk has
+/// no size of its own, or no folder.
 fn disk_space(disk: &DiskSection) -> Option<Finding> {
     let existing = fs::metadata(&disk.path).ok();
     let is_device =
