@@ -126,8 +126,7 @@ mod tests {
         bar.set_position(total.unwrap_or(1 << 30) / 2);
         text.lock().unwrap().clear();
         bar.tick();
-        let drawn = text.lock().unwrap().trim_end().to_owned();
-        drawn
+        text.lock().unwrap().trim_end().to_owned()
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl DownloadSpans {
     }
 
     /// Discovery has ended.
-    pub(crate) fn found(&mut self, Found { metadata, is_stored }: &Found) {
+    pub(crate) fn found(&mut self, Found { metadata, is_stored, .. }: &Found) {
         let discovery = std::mem::replace(&mut self.discovery, Span::none());
         if discovery.is_disabled() {
             return;
