@@ -1,17 +1,15 @@
 //! Gathers the objects of all shards within a limit of memory.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use weir_base::Instant;
-use weir_wire::Name;
+use weir_base::{HashKey, Instant, Table};
 
 use super::wire::ObjectList;
 use super::{ObjectQuery, ObjectsPage, StoredObject};
 
-/// Bytes that an object costs in addition to its name: the object, its place in the map, and the
-/// allocator's overhead.
-const OBJECT_BYTES: u64 = size_of::<(Name, StoredObject)>() as u64 + 48;
+/// Bytes that an object costs in addition to its name: the object twice, because a vector that
+/// grows has up to twice the capacity, its place in the index, and the allocator's overhead.
+const OBJECT_BYTES: u64 = 2 * size_of::<StoredObject>() as u64 + 48;
 
 /// Bytes of an encoded object in addition to its name, at most.
 const ROW_BYTES: u64 = 112;
@@ -27,7 +25,11 @@ const LIST_BYTES_MAX: u64 = 32 << 20;
 #[derive(Debug)]
 pub struct ObjectTable {
     query: ObjectQuery,
-    objects: BTreeMap<Name, StoredObject>,
+    objects: Vec<StoredObject>,
+    /// Positions in `objects` by the hash of the name. Names have long common prefixes, which a
+    /// sorted map would compare again and again.
+    index: Table,
+    key: HashKey,
     bytes: u64,
     bytes_max: u64,
     list: ObjectList,
@@ -35,9 +37,10 @@ pub struct ObjectTable {
 
 impl ObjectTable {
     /// An empty table for the answer to a query of this time. It takes at most `bytes_max` bytes.
-    pub fn new(now: Instant, query: ObjectQuery, bytes_max: u64) -> Self {
+    pub fn new(now: Instant, query: ObjectQuery, bytes_max: u64, key: HashKey) -> Self {
         let list = ObjectList { listed_at: now, ..ObjectList::default() };
-        Self { query, objects: BTreeMap::new(), bytes: 0, bytes_max, list }
+        let (objects, index) = (Vec::new(), Table::with_capacity(0));
+        Self { query, objects, index, key, bytes: 0, bytes_max, list }
     }
 
     pub fn query(&self) -> &ObjectQuery {
@@ -61,16 +64,18 @@ impl ObjectTable {
     }
 
     fn add_object(&mut self, object: StoredObject) {
-        match self.objects.get_mut(&object.name) {
-            Some(known) => known.merge(object),
-            None => {
-                self.list.total += 1;
-                self.bytes += object_bytes(&object);
-                self.objects.insert(object.name.clone(), object);
-                if self.bytes > self.bytes_max {
-                    self.drop_half();
-                }
-            }
+        let hash = self.key.hash(object.name.value());
+        let is_same = |at: u32| self.objects[at as usize].name == object.name;
+        if let Some(at) = self.index.find(hash, is_same) {
+            self.objects[at as usize].merge(object);
+            return;
+        }
+        self.list.total += 1;
+        self.bytes += object_bytes(&object);
+        self.index.insert(hash, self.objects.len() as u32);
+        self.objects.push(object);
+        if self.bytes > self.bytes_max {
+            self.drop_half();
         }
     }
 
@@ -80,14 +85,17 @@ impl ObjectTable {
         self.bytes = kept.iter().map(object_bytes).sum();
         self.list.dropped += (before - kept.len()) as u64;
         self.list.is_partial = true;
-        self.objects = kept.into_iter().map(|object| (object.name.clone(), object)).collect();
+        self.index = Table::with_capacity(0);
+        for (at, object) in (0..).zip(&kept) {
+            self.index.insert(self.key.hash(object.name.value()), at);
+        }
+        self.objects = kept;
     }
 
     /// Takes the first objects of the order.
     fn sorted(&mut self, count: usize) -> Vec<StoredObject> {
         let order = self.query.order;
-        let objects = core::mem::take(&mut self.objects);
-        let mut objects: Vec<StoredObject> = objects.into_values().collect();
+        let mut objects = core::mem::take(&mut self.objects);
         if count < objects.len() && count > 0 {
             objects.select_nth_unstable_by(count - 1, |one, other| order.compare(one, other));
         }
@@ -118,12 +126,13 @@ impl ObjectTable {
 }
 
 fn object_bytes(object: &StoredObject) -> u64 {
-    OBJECT_BYTES + 2 * object.name.value().len() as u64
+    OBJECT_BYTES + object.name.value().len() as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::KEY;
     use crate::objects::ObjectOrder;
     use crate::uses::{ObjectUses, TierShare};
     use alloc::format;
@@ -143,7 +152,7 @@ mod tests {
 
     fn names(order: ObjectOrder, limit: u64) -> Vec<alloc::string::String> {
         let query = ObjectQuery { order, limit, ..ObjectQuery::default() };
-        let mut table = ObjectTable::new(Instant::ZERO, query, 1 << 20);
+        let mut table = ObjectTable::new(Instant::ZERO, query, 1 << 20, KEY);
         table.add(page(alloc::vec![object("/a", 10, 1), object("/b", 30, 1)]));
         table.add(page(alloc::vec![object("/c", 20, 9), object("/a", 40, 0)]));
         let list = table.into_list();
@@ -164,7 +173,7 @@ mod tests {
     fn list_is_bounded_in_objects_and_bytes() {
         let listed = |objects: u64, name_len: usize| {
             let query = ObjectQuery { limit: u64::MAX, ..ObjectQuery::default() };
-            let mut table = ObjectTable::new(Instant::ZERO, query, u64::MAX);
+            let mut table = ObjectTable::new(Instant::ZERO, query, u64::MAX, KEY);
             let long = "x".repeat(name_len);
             for number in 0..objects {
                 table.add(page(alloc::vec![object(&format!("/{long}/{number}"), 1, number)]));
@@ -182,7 +191,7 @@ mod tests {
     #[test]
     fn keeps_the_best_within_its_memory() {
         let query = ObjectQuery { limit: 10, ..ObjectQuery::default() };
-        let mut table = ObjectTable::new(Instant::ZERO, query, 100_000);
+        let mut table = ObjectTable::new(Instant::ZERO, query, 100_000, KEY);
         for number in 0..100_000 {
             table.add(page(alloc::vec![object(&format!("/many/{number}"), 1, number)]));
             assert!(table.bytes <= 100_000);

@@ -15,7 +15,7 @@ fn put(fixture: &mut Fixture, object: &str, segment: u64, last: u64) {
 
 fn list(store: &Store, prefix: &str) -> Vec<StoredObject> {
     let query = ObjectQuery { prefix: name(prefix), ..ObjectQuery::default() };
-    let mut table = ObjectTable::new(ms(0), query, 1 << 20);
+    let mut table = ObjectTable::new(ms(0), query, 1 << 20, KEY);
     let mut next = Some(HoldingsCursor::default());
     while let Some(from) = next {
         // Pages of three nodes: a list must not depend on their size.
@@ -198,7 +198,7 @@ fn lists_100_000_objects() {
     }
     let prefix = name("/");
     let began = std::time::Instant::now();
-    let mut table = ObjectTable::new(ms(0), ObjectQuery::default(), 64 << 20);
+    let mut table = ObjectTable::new(ms(0), ObjectQuery::default(), 64 << 20, KEY);
     let mut next = Some(HoldingsCursor::default());
     let mut slowest = std::time::Duration::ZERO;
     while let Some(from) = next {

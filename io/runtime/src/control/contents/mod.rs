@@ -317,7 +317,8 @@ impl Contents {
         if self.has_disks && self.tracking.is_none() {
             self.track(Some(HoldingsConfig::default()));
         }
-        let table = ObjectTable::new(self.now, query, table_bytes_max(self.capacity_bytes));
+        let (bytes_max, key) = (table_bytes_max(self.capacity_bytes), *self.workers.shard_key());
+        let table = ObjectTable::new(self.now, query, bytes_max, key);
         Box::new(ObjectsJob::new(table, self.workers.count()))
     }
 
