@@ -4,7 +4,7 @@ use super::super::*;
 pub(super) use crate::fixture::{
     Fixture, KEY, Octets, STORE_ID, checksum, hashes, name, prefixes, wire,
 };
-use crate::{Hit, HoldingsConfig, Lookup, Query, Store, StoreConfig};
+use crate::{Hit, HoldingsConfig, Lookup, Query, ReadData, Store, StoreConfig};
 use std::vec::Vec;
 use std::{format, vec};
 use weir_base::{Instant, NS_PER_MS, Packet};
@@ -180,6 +180,19 @@ impl Fixture {
 
     pub(super) fn fetch(&mut self, name: &Name) -> Option<Vec<u8>> {
         self.fetch_with(name, false)
+    }
+
+    /// Reads Data into memory and uses it there.
+    pub(super) fn use_in_memory(&mut self, name: &Name) -> bool {
+        let Some(wire) = self.fetch(name) else { return false };
+        let data = DataView::decode(&wire).unwrap();
+        let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
+        let packet = Packet::from(&wire[..]);
+        let hashes = hashes(data.name);
+        let read = ReadData { packet: &packet, data: &data, hashes, fresh_until: self.now };
+        self.store.promote(self.now, read, fill, &mut self.pool);
+        assert!(matches!(self.look(name, false, false), Found::Memory(_)));
+        true
     }
 
     pub(super) fn content(&mut self, name: &Name) -> Option<Vec<u8>> {

@@ -2,10 +2,10 @@
 
 use super::super::*;
 use super::disks::*;
-use crate::{EvictionPolicy, ReadData, StoreConfig};
+use crate::{EvictionPolicy, StoreConfig};
 use std::vec;
 use std::vec::Vec;
-use weir_wire::{DataView, Name};
+use weir_wire::Name;
 
 /// A store with disks that have this many regions of 16 KiB.
 fn fixture(regions: &[u32], capacity_bytes: u64) -> Fixture {
@@ -24,19 +24,6 @@ fn restart(fixture: &mut Fixture) {
     fixture.store.check_disk();
 }
 
-/// Reads Data into memory and uses it there.
-fn use_in_memory(fixture: &mut Fixture, name: &Name) -> bool {
-    let Some(wire) = fixture.fetch(name) else { return false };
-    let data = DataView::decode(&wire).unwrap();
-    let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
-    let packet = weir_base::Packet::from(&wire[..]);
-    let hashes = hashes(data.name);
-    let read = ReadData { packet: &packet, data: &data, hashes, fresh_until: fixture.now };
-    fixture.store.promote(fixture.now, read, fill, &mut fixture.pool);
-    assert!(matches!(fixture.look(name, false, false), Found::Memory(_)));
-    true
-}
-
 #[test]
 fn rewritten_record_stays_erased() {
     let mut fixture = fixture(&[24, 24], 6_000);
@@ -52,7 +39,7 @@ fn rewritten_record_stays_erased() {
     let old = first + 16..first + 34;
     let writes = fixture.stats().writes;
     for at in old.clone() {
-        assert!(use_in_memory(&mut fixture, &names[at]));
+        assert!(fixture.use_in_memory(&names[at]));
     }
     for number in 0..8 {
         fixture.put_content(&segment("/other/v=1", number), &[1; 1400]);
