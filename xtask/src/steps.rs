@@ -28,6 +28,8 @@ pub(crate) struct TestOptions {
 }
 
 impl TestOptions {
+    /// # Errors
+    /// An unknown option, or a filter where cargo would ignore it.
     pub(crate) fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> anyhow::Result<Self> {
         let mut options = Self::default();
         while let Some(word) = words.next() {
@@ -38,6 +40,9 @@ impl TestOptions {
                     bail!("unexpected argument `{other}`; what is for cargo test goes after --")
                 }
             }
+        }
+        if options.passed_on.first().is_some_and(|word| !word.starts_with('-')) {
+            bail!("names of tests go after a second --: cargo xtask test -- -- NAME");
         }
         Ok(options)
     }
@@ -116,7 +121,10 @@ pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
         ("WEIR_EXAMPLES", &*examples.to_string_lossy()),
         ("WEIR_INTEROP", &*clients_at.to_string_lossy()),
     ];
-    step("tests", || suite::run(root, &options.for_cargo(), &options.for_harness(), &environment))?;
+    let prints_all = !options.passed_on.is_empty();
+    step("tests", || {
+        suite::run(root, &options.for_cargo(), &options.for_harness(), prints_all, &environment)
+    })?;
     if options.passed_on.is_empty() {
         cargo(root, &[&["test", "--doc"], &WITH_WORKSPACE[..]].concat(), &[])?;
     }
@@ -187,5 +195,6 @@ mod tests {
     #[test]
     fn unknown_options_are_refused() {
         assert!(parse(&["--fast"]).is_err());
+        assert!(parse(&["--", "a_test"]).is_err());
     }
 }

@@ -24,13 +24,26 @@ struct Executable {
     folder: PathBuf,
 }
 
+/// Variables of the caller that change what programs print or where they connect.
+const UNSET: [&str; 8] = [
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "TRACEPARENT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_TRACES_SAMPLER",
+    "OTEL_SDK_DISABLED",
+];
+
 /// Builds the tests that `cargo_arguments` select, and runs them with the arguments `harness` and
-/// an environment. Prints the output of those that fail, and one line for each other, unless there
-/// are arguments for the harness: then it prints all output.
+/// an environment. Prints the output of those that fail, and the totals of each other; with
+/// `prints_all`, all output.
 pub(crate) fn run(
     root: &Path,
     cargo_arguments: &[&str],
     harness: &[String],
+    prints_all: bool,
     environment: &[(&str, &str)],
 ) -> anyhow::Result<()> {
     let executables = build(root, cargo_arguments)?;
@@ -46,9 +59,10 @@ pub(crate) fn run(
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some(executable) = next else { break };
                     let start = Instant::now();
+                    println!("==> {} starts", executable.name);
                     let result = run_one(&executable, &logs, harness, environment);
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(name) = report(&executable, start, result, !harness.is_empty()) {
+                    if let Some(name) = report(&executable, start, result, prints_all) {
                         failed.push(name);
                     }
                 }
@@ -109,7 +123,13 @@ fn run_one(
     let file_name = executable.path.file_name().context("no file name")?;
     let log = logs.join(file_name).with_extension("log");
     let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let status = Command::new(&executable.path)
+    let mut command = Command::new(&executable.path);
+    UNSET.iter().for_each(|variable| {
+        command.env_remove(variable);
+    });
+    // Also the output of tests that pass: it says what could not be tested.
+    let status = command
+        .arg("--show-output")
         .args(harness)
         .envs(environment.iter().copied())
         .env("CARGO_MANIFEST_DIR", &executable.folder)
@@ -129,13 +149,13 @@ fn report(
     executable: &Executable,
     start: Instant,
     result: anyhow::Result<Outcome>,
-    print_all: bool,
+    prints_all: bool,
 ) -> Option<String> {
     let outcome =
         result.unwrap_or_else(|error| Outcome { passed: false, output: format!("{error:#}\n") });
     let seconds = start.elapsed().as_secs_f64();
     println!("==> {} ({}), {seconds:.1} s", executable.name, executable.folder.display());
-    if print_all || !outcome.passed {
+    if prints_all || !outcome.passed {
         println!("{}", outcome.output);
     } else {
         outcome.output.lines().filter(|line| is_summary(line)).for_each(|line| println!("{line}"));

@@ -89,7 +89,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::try_parse()
-        .unwrap_or_else(|error| suggest_anagram(error, std::env::args().nth(1).as_deref()).exit())
+        .unwrap_or_else(|error| {
+            // Arguments may be no UTF-8.
+            let first = std::env::args_os().nth(1);
+            suggest_anagram(error, first.as_deref().and_then(std::ffi::OsStr::to_str)).exit()
+        })
         .command;
     weir_metrics::set_commit(env!("WEIR_COMMIT"));
     match signals::install_no_op_handlers().and_then(|()| run(command)) {

@@ -126,8 +126,8 @@ impl ManagementClient {
                 )
             }
             CommandError::Express(ExpressError::Timeout) => Exit::TryAgain.error(format!(
-                "the router at {uri} did not answer {what} in time; it may not support this \
-                 command, or accept commands only from its own machine"
+                "the router at {uri} did not answer {what} in time; it may be starting, not support \
+                 this command, or accept commands only from its own machine"
             )),
             CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => Exit::TryAgain
                 .error(format!(
@@ -167,6 +167,7 @@ pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
         403 if response.text == "authorization rejected" => {
             "; the router accepts only commands signed with a key that it trusts"
         }
+        403 if response.text.starts_with("only root") => "; try with `sudo`",
         404 | 410 => "; check the current state with `weir status`",
         // NFD answers 406, ndnd 501.
         406 | 501 => "; this router does not support it",

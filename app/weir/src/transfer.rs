@@ -138,8 +138,8 @@ fn unreachable_router(uri: &str, error: &std::io::Error) -> anyhow::Error {
              `weir router`"
         ),
         _ => Exit::TryAgain.error(format!(
-            "no router at {uri}: {error}; start one with `weir router`, or choose another with \
-             --router URI"
+            "no router at {uri}: {error}; start one with `weir router` (the service of a package: \
+             `sudo systemctl start weir-router`), or choose another with --router URI"
         )),
     }
 }

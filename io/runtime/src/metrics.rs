@@ -231,7 +231,12 @@ impl SnapshotCollector {
         let help =
             "When the first trust anchor of the configuration expires, in seconds since 1970";
         encoder
-            .encode_descriptor("trust_anchor_expires_seconds", help, None, MetricType::Gauge)?
+            .encode_descriptor(
+                "trust_anchor_expiry_timestamp_seconds",
+                help,
+                None,
+                MetricType::Gauge,
+            )?
             .encode_gauge(&expires)
     }
 

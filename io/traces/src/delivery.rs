@@ -103,7 +103,7 @@ impl fmt::Display for Undelivered {
         write!(
             f,
             "{lost} of {ended} spans were not delivered to {endpoint}: {why}. Check that a \
-             collector listens there for OTLP over HTTP, or unset OTEL_EXPORTER_OTLP_ENDPOINT"
+             collector accepts OTLP over HTTP there, or set OTEL_SDK_DISABLED=true"
         )
     }
 }

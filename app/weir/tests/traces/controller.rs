@@ -106,10 +106,13 @@ fn controller_sends_requests_and_decisions() {
         let epochs = spans.all("epoch").into_iter().filter(has_lost);
         epochs.map(|epoch| integer(epoch, "weir.lost_routers")).sum::<i64>()
     };
-    let spans = Spans::receive(&received, |spans| lost(spans) == 3);
+    let spans = Spans::receive(&received, |spans| lost(spans) >= 3);
     assert!(spans.heads[0].starts_with("post /spans "), "{}", spans.heads[0]);
     assert_eq!(text(&spans.resource, "service.name"), "placement");
-    assert!(spans.all("epoch").len() < 5, "ticks without changes are not sent");
+    let changes = |span: &Span| {
+        span.attributes.iter().any(|at| at.key.starts_with("weir.") && at.key != "weir.discard")
+    };
+    assert!(spans.all("epoch").into_iter().all(changes), "ticks without changes are not sent");
 
     let requests = spans.all("POST /v1/routers/{router}/forward");
     let status = |span: &Span| integer(span, "http.response.status_code");

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use crate::holdings::HoldingsCursor;
 use crate::objects::{ObjectsPage, StoredObject};
 use crate::uses::TierShare;
-use weir_wire::{DataView, NameView};
+use weir_wire::{DataView, Name, NameView};
 
 /// Packets of an object whose sizes are read, in addition to the newest, which is often the last
 /// and shorter than the others. Further packets are assumed to have the same mean.
@@ -60,8 +60,10 @@ impl Store {
             page.is_partial = true;
             return;
         };
-        let add = |name, disk, uses| {
-            page.objects.push(StoredObject { name, disk, uses, ..StoredObject::default() });
+        let add = |name: Name, disk, uses| {
+            if !is_hidden(name.as_view(), prefix) {
+                page.objects.push(StoredObject { name, disk, uses, ..StoredObject::default() });
+            }
         };
         let next = holdings.list_shares(prefix, from.object, visits_max, add);
         page.next = next.map(|object| HoldingsCursor { object, ..from });

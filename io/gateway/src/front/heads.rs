@@ -364,8 +364,7 @@ impl Heads {
         {
             return Ok((found, source));
         }
-        let found = self.find_exact(&versioned).await?;
-        Ok((found, HeadSource::Network(ForwardReason::Miss)))
+        self.find_exact(&versioned).await
     }
 
     /// A version that no metadata describe: its name and its end.
@@ -375,14 +374,18 @@ impl Heads {
     pub(super) async fn find_exact(
         &self,
         versioned: &Name,
-    ) -> Result<Arc<FoundVersion>, SocketError> {
+    ) -> Result<(Arc<FoundVersion>, HeadSource), SocketError> {
         // Without metadata, only its content shows that it exists.
         let consumer = self.consumers.of(&versioned.as_view().parent().to_name());
         let requested = request(&consumer, versioned, 0..1);
-        match tokio::time::timeout(self.timeout, requested).await {
-            Ok(found) => Ok(Arc::new(FoundVersion::new(found?.0, Instant::now())?)),
-            Err(_) => Err(SocketError::TimedOut(versioned.clone())),
-        }
+        let found = tokio::time::timeout(self.timeout, requested).await;
+        let (metadata, is_from_store) =
+            found.map_err(|_| SocketError::TimedOut(versioned.clone()))??;
+        let source = match is_from_store {
+            true => HeadSource::Store,
+            false => HeadSource::Network(ForwardReason::Miss),
+        };
+        Ok((Arc::new(FoundVersion::new(metadata, Instant::now())?), source))
     }
 
     /// Verifies a packet of the producer of an object.

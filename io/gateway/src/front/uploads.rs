@@ -257,7 +257,7 @@ pub(super) async fn response(
             full(octets)
         }
         AnswerBody::Version(versioned) => match shared.heads.find_exact(&versioned).await {
-            Ok(found) => {
+            Ok((found, _)) => {
                 let metadata = found.metadata.clone();
                 let cursor = shared.pieces.cursor(metadata, 0, u64::MAX);
                 parts(vec![Part::Content(cursor)], access.into())

@@ -54,7 +54,7 @@ fn text_names_faces_drops_sizes_and_latency() {
         "weir_drops_total{layer=\"forward\",reason=\"pit-full\"} 0".into(),
         "weir_pit_entries 0".into(),
         "weir_ready 1".into(),
-        "weir_trust_anchor_expires_seconds 4000000000".into(),
+        "weir_trust_anchor_expiry_timestamp_seconds 4000000000".into(),
         "weir_management_commands_total 0".into(),
         "weir_readvertise_failures_total 2".into(),
         "weir_upstream_latency_seconds_bucket{le=\"0.000001023\"} 1".into(),

@@ -72,8 +72,8 @@ fn stalled_collector_ends_within_limit() {
     let (result, took) = export(&url, 7);
     let text = result.unwrap_err().to_string();
     assert!(text.contains("7 of 7 spans") && text.contains("does not answer"), "{text}");
-    assert!(text.contains(&url) && text.contains("OTEL_EXPORTER_OTLP_ENDPOINT"), "{text}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(text.contains(&url) && text.contains("OTEL_SDK_DISABLED"), "{text}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn absent_collector_is_named_with_the_cause() {
     let text = result.unwrap_err().to_string();
     assert!(text.contains("1 of 1 spans") && text.contains("127.0.0.1:9"), "{text}");
     assert!(text.contains("refused"), "{text}");
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn full_queue_drops_and_counts() {
     let (url, _) = collector(Answer::Never);
     let begin = Instant::now();
     let (result, took) = export(&url, 50_000);
-    assert!(begin.elapsed() - took < Duration::from_secs(2), "no span waits for the collector");
+    assert!(begin.elapsed() - took < Duration::from_secs(8), "no span waits for the collector");
     let undelivered = result.unwrap_err();
     assert_eq!((undelivered.lost, undelivered.ended), (50_000, 50_000));
 }

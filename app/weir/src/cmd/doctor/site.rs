@@ -153,6 +153,10 @@ fn port(bound: io::Result<()>, is_running: bool) -> Outcome {
 /// What fixes a check that this user may not do.
 const RUN_AS_ROOT: &str = "run weir doctor as root, or as the user of the router";
 
+/// Where the service may write. Its user exists only while it runs, so no file can belong to it.
+const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block \
+                              device with SupplementaryGroups=disk";
+
 /// Whether the disk can be opened, or its file created.
 fn disk_file(disk: &DiskSection) -> Outcome {
     let path = &disk.path;
@@ -163,20 +167,16 @@ fn disk_file(disk: &DiskSection) -> Outcome {
         }
         Err(_) => return new_disk_file(disk),
     };
-    match OpenOptions::new().read(true).open(path) {
+    match OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) if metadata.file_type().is_block_device() => Outcome::found("a block device"),
         Ok(_) => {
             let allocated_bytes = metadata.blocks() * 512;
             let (size, allocated) = (octets(metadata.len()), octets(allocated_bytes));
             Outcome::found(format!("a file of {size}, {allocated} are allocated"))
         }
-        Err(error) => Outcome::missing(
-            format!("{error}"),
-            format!(
-                "{RUN_AS_ROOT}; if it fails for the router: chgrp weir {0} && chmod g+rw {0}",
-                path.display()
-            ),
-        ),
+        Err(error) => {
+            Outcome::missing(format!("{error}"), format!("{RUN_AS_ROOT}; {SERVICE_FOLDER}"))
+        }
     }
 }
 
@@ -186,11 +186,11 @@ fn new_disk_file(disk: &DiskSection) -> Outcome {
     match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
         Err(Errno::EACCES) if folder.exists() => Outcome::missing(
             format!("{} cannot be created: Permission denied", disk.path.display()),
-            format!("{RUN_AS_ROOT}; if it fails for the router: chown weir {}", folder.display()),
+            format!("{RUN_AS_ROOT}; {SERVICE_FOLDER}"),
         ),
         Err(error) => Outcome::missing(
             format!("{} cannot be created: {error}", disk.path.display()),
-            format!("install -d -o weir {}", folder.display()),
+            format!("mkdir -p {}; {SERVICE_FOLDER}", folder.display()),
         ),
         Ok(()) if disk.size.is_none() => {
             Outcome::missing("a new file needs a size", "add `size` to [[disk]]")

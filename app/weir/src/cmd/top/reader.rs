@@ -75,7 +75,8 @@ pub(super) fn start(
     let spawned = thread.spawn(move || {
         while sender.send(reader.answer()).is_ok() {
             match wanted.recv_timeout(INTERVAL) {
-                Ok(order) => reader.set_order(order),
+                // Several keys are one new list.
+                Ok(order) => reader.set_order(wanted.try_iter().last().unwrap_or(order)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -98,8 +99,10 @@ struct Reader {
 
 impl Reader {
     fn set_order(&mut self, order: ObjectOrder) {
-        self.order = order;
-        self.next_list = self.next_list.map(|_| Instant::now());
+        if self.order != order {
+            self.order = order;
+            self.next_list = self.next_list.map(|_| Instant::now());
+        }
     }
 
     fn answer(&mut self) -> Answer {

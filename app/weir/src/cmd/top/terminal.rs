@@ -1,5 +1,5 @@
 //! The terminal while `weir top` uses it. It is restored at every end: return, error, panic (a hook
-//! of ratatui) and signal.
+//! of ratatui) and the first signal. A second signal ends the program at once.
 
 use std::io;
 use std::sync::Arc;
