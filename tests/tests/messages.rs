@@ -82,7 +82,7 @@ const CASES: &[Case] = &[
     case("port above 65535 in a URI", NoRouter, "get /a --router udp://h:99999", "beyond 65535"),
     case("wildcard address", NoRouter, "get /a --router udp://0.0.0.0", "give that of one"),
     case("command over UDP", Running, "status --router udp://127.0.0.1:PORT", "tcp://127.0.0.1"),
-    case("router does not answer", SilentRouter, "status", "may not support this command").exits(8),
+    case("router does not answer", SilentRouter, "status", "it may be starting").exits(8),
     case(
         "no permission for the router",
         OtherUser,
@@ -214,7 +214,7 @@ const CASES: &[Case] = &[
         "reload: no router",
         NoRouter,
         "router --reload --unix SITE/none.sock",
-        "start one with `weir router`",
+        "start it with `weir router`",
     )
     .exits(8),
     case("reload: missing file", NoRouter, "router --reload --config nowhere", "check the path"),

@@ -125,7 +125,7 @@ fn bad_collectors_do_not_fail_or_delay_get() {
     let site = Site::new();
     let (stalled, _received) = collector(Answer::Never);
     for (url, words) in [
-        (&stalled[..], "does not answer. Check that a collector listens"),
+        (&stalled[..], "does not answer. Check that a collector accepts"),
         ("http://127.0.0.1:9", "refused"),
         ("127.0.0.1:4318", "set it to one such as http://127.0.0.1:4318"),
         ("http://", "set it to one such as http://127.0.0.1:4318"),
