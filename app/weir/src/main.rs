@@ -113,8 +113,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Suggests `get` for `gte`. Swapped letters in a short word are too different for clap, which would
-/// suggest `gateway`. `first` is the first argument.
+/// Suggests `get` for `gte`. Swapped letters in a short word are too different for clap, which
+/// would suggest `gateway`. `first` is the first argument.
 fn suggest_anagram(mut error: clap::Error, first: Option<&str>) -> clap::Error {
     let letters = |word: &str| {
         let mut letters: Vec<char> = word.chars().collect();

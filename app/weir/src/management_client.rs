@@ -126,8 +126,8 @@ impl ManagementClient {
                 )
             }
             CommandError::Express(ExpressError::Timeout) => Exit::TryAgain.error(format!(
-                "the router at {uri} did not answer {what} in time; it may be starting, not support \
-                 this command, or accept commands only from its own machine"
+                "the router at {uri} did not answer {what} in time; it may be starting, not \
+                 support this command, or accept commands only from its own machine"
             )),
             CommandError::Express(ExpressError::Nack(NackReason::Congestion)) => Exit::TryAgain
                 .error(format!(

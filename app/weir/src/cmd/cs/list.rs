@@ -19,7 +19,8 @@ pub(super) struct Args {
     #[arg(value_parser = parse_prefix, default_value = "/")]
     prefix: Name,
     /// Sort by this; served means bytes sent from the store
-    #[arg(long, value_name = "KEY", default_value_t, value_parser = one_of::<ObjectOrder>(ObjectOrder::WORDS))]
+    #[arg(long, value_name = "KEY", default_value_t,
+        value_parser = one_of::<ObjectOrder>(ObjectOrder::WORDS))]
     sort: ObjectOrder,
     /// Show at most this number of objects, the first in the order
     #[arg(long, value_name = "N", default_value_t = 50)]

@@ -221,7 +221,7 @@ async fn version_in_url_states_its_source() {
 async fn answer_of_local_store_is_a_hit() {
     let network = Network::start(TIMEOUT).await;
     let object: Name = "/p/a".parse().unwrap();
-    // The server responded long ago, so only the face tells where the packet came from.
+    // The server responded long ago, so only the face shows where the packet came from.
     let old = head(unix_time_ms() - 60_000, 0, "max-age=0");
     let producer = network.publish(&object, &old).await;
     let (_, source) = network.heads.find(&object, false).await.unwrap();
