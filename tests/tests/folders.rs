@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use weir_tests::{Host, Process, Relay, Router, random_file, weir_binary};
+use weir_tests::{Host, Process, Relay, Router, random_file, wait_until, weir_binary};
 
 const MIB: usize = 1 << 20;
 
@@ -179,6 +179,9 @@ fn skipped_entries_are_named() {
 
     let (producer, ready) = put(&router, "source", &[]);
     assert_eq!(ready["skipped"], 6);
+    // The lines come over another pipe than the JSON, so they may arrive later.
+    let lines = || producer.log().matches("skipped source/").count();
+    wait_until("the skipped entries are logged", || lines() == 6);
     let log = producer.log();
     for (name, reason) in [
         ("in/.file.weir-part", "an unfinished download"),
