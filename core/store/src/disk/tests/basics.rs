@@ -246,13 +246,13 @@ fn reports_saturated_filter() {
     assert_eq!(sum.filter_saturated, 2 * full.filter_saturated);
 }
 
-#[test]
-fn counters_outlive_memory_on_disk() {
+/// A store whose memory has evicted the first segments of `/a/v=1`, which were used, to the disk.
+fn with_object_on_disk(segments: u64) -> Fixture {
     let policy = crate::EvictionPolicy::Lru;
     let memory = StoreConfig { capacity_bytes: 16 << 10, policy, ..StoreConfig::default() };
     let mut fixture = Fixture::with(tier_config(vec![geometry(8, 64 << 10, 512)]), memory);
     fixture.settle();
-    for number in 0..10 {
+    for number in 0..segments {
         assert!(fixture.put_content(&segment("/a/v=1", number), b"x"));
         assert!(fixture.ask(&std::format!("/a/v=1/seg={number}"), false, false).is_some());
     }
@@ -261,6 +261,12 @@ fn counters_outlive_memory_on_disk() {
         assert!(fixture.put_content(&segment("/b/v=1", number), b"x"));
         fixture.settle();
     }
+    fixture
+}
+
+#[test]
+fn counters_outlive_memory_on_disk() {
+    let mut fixture = with_object_on_disk(10);
     let memory = fixture.store.objects(name("/a").as_view(), HoldingsCursor::default(), 1000);
     assert_eq!(memory.objects, [], "it has left memory");
     let next = memory.next.expect("the disk follows");
@@ -278,19 +284,7 @@ fn counters_outlive_memory_on_disk() {
 
 #[test]
 fn index_learns_names_of_objects_in_memory() {
-    let policy = crate::EvictionPolicy::Lru;
-    let memory = StoreConfig { capacity_bytes: 16 << 10, policy, ..StoreConfig::default() };
-    let mut fixture = Fixture::with(tier_config(vec![geometry(8, 64 << 10, 512)]), memory);
-    fixture.settle();
-    for number in 0..3 {
-        assert!(fixture.put_content(&segment("/a/v=1", number), b"x"));
-        assert!(fixture.ask(&std::format!("/a/v=1/seg={number}"), false, false).is_some());
-    }
-    fixture.settle();
-    for number in 0..200 {
-        assert!(fixture.put_content(&segment("/b/v=1", number), b"x"));
-        fixture.settle();
-    }
+    let mut fixture = with_object_on_disk(3);
     fixture.restart();
     fixture.store.stop_tracking_holdings();
     fixture.settle();
