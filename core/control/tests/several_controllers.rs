@@ -4,8 +4,8 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{OWNER, alive, config, file, five, name, owned, seconds};
-use weir_control::{Controller, ControllerConfig, File, Plan};
+use common::{OWNER, alive, config, file, five, name, owned, seconds, update};
+use weir_control::{Controller, ControllerConfig, File, Plan, Segments};
 
 /// For each (controller, count): `count` routers that report to this controller alone.
 fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
@@ -40,6 +40,26 @@ fn reported_router_counts_as_here() {
     controller.set_heard_elsewhere(by);
     controller.tick(seconds(1));
     assert!(!controller.is_waiting(), "five here, three there");
+}
+
+/// Regression: it waited as long as a router may be silent, although nobody was missing.
+#[test]
+fn wait_ends_when_all_routers_have_moved_here() {
+    let mut controller = Controller::new(config());
+    let moving = ["one", "two", "three"];
+    let elsewhere = moving.map(|router| (router.to_owned(), 7));
+    controller.set_heard_elsewhere(elsewhere.into());
+    let mut come = |router: &str| {
+        controller.report(seconds(1), router, common::report(router, 1_000_000)).unwrap();
+        controller.tick(seconds(1));
+        controller.update(seconds(1), router, update(7, 1, Segments::default())).unwrap();
+        controller.is_waiting()
+    };
+    assert!(moving.map(&mut come).into_iter().all(|waits| waits));
+    controller.tick(seconds(1));
+    assert!(controller.is_waiting(), "the rest of their holdings may follow");
+    controller.tick(seconds(2));
+    assert!(!controller.is_waiting());
 }
 
 #[test]

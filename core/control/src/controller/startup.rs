@@ -124,13 +124,13 @@ impl Startup {
     }
 
     /// Whether all expected routers, and all routers of other controllers, report here and have
-    /// begun to report their holdings.
+    /// begun to report their holdings. False if there are none, because nothing is known then.
     fn have_all_reported(&self, network: &Network) -> bool {
         let has_come = |name: &String| {
             network.routers.get(name).is_some_and(|router| router.expected.number > 1)
         };
-        !self.expected.is_empty()
-            && self.expected.iter().chain(self.heard_elsewhere.keys()).all(has_come)
+        let mut known = self.expected.iter().chain(self.heard_elsewhere.keys()).peekable();
+        known.peek().is_some() && known.all(has_come)
     }
 
     /// The largest number of routers that one other controller has and that do not report here.

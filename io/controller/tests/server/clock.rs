@@ -163,7 +163,7 @@ fn clock_difference_does_not_matter() {
 
         // The plan of the controller with the wrong clock takes effect, and the other's next plan
         // follows it.
-        there.report();
+        there.report_until_decides(&["a", "b", "c", "p"]);
         assert_eq!(there.router("c").forward("c", FILE).json()["decision"], "planned");
         let newest = || network.operator.get("/v1/plans").json()[0].clone();
         eventually(|| newest()["object"] == FILE, "its plan");

@@ -316,6 +316,21 @@ impl FourRouters {
         }
     }
 
+    /// Some of them report to a further controller until it decides about files. It waits while
+    /// another controller has more routers, which is so between two of these reports.
+    pub(crate) fn report_until_decides(&self, names: &[&str]) {
+        let waits = || self.operator.get("/health").json()["waits"].clone();
+        let report = || {
+            self.report_as(names, 0);
+            for name in names {
+                // Refused as a repetition from the second time on.
+                self.router(name).update(name, 1, 1, json!([]));
+            }
+            waits() == false
+        };
+        eventually(report, "decisions of a controller");
+    }
+
     pub(crate) fn report_of(name: &str) -> Value {
         let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match name {
             "c" => (&["a", "b"], &[], 1_000_000),

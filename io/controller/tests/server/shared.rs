@@ -109,7 +109,7 @@ fn concurrent_plans_converge() {
     let other = one.start_another();
     let there = network.at(&other);
     // The other controller does not know one router and plans without it.
-    there.report_as(&["b", "c", "p"], 0);
+    there.report_until_decides(&["b", "c", "p"]);
     let known = || there.operator.get("/v1/files").json()[0]["name"].clone();
     eventually(|| known() == FILE, "the file at the other");
     let decided = std::thread::scope(|scope| {
