@@ -2,9 +2,11 @@
 //! `weir doctor` is here, too.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -232,7 +234,15 @@ fn doctor(config: &str) -> (Output, Vec<Value>) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weir.toml");
     fs::write(&file, config).expect("written");
-    let output = weir(&["doctor", "--json", "-c", file.to_str().expect("UTF-8")]);
+    doctor_of(&file, Path::new("/none"))
+}
+
+/// Runs `weir doctor` next to the router at a socket.
+fn doctor_of(config: &Path, socket: &Path) -> (Output, Vec<Value>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["doctor", "--json", "-c"]).arg(config).stdin(Stdio::null());
+    command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
+    let output = command.output().expect("weir starts");
     let findings: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     (output, findings.as_array().expect("an array").clone())
 }
@@ -254,4 +264,96 @@ fn doctor_fails_only_if_something_needed_is_missing() {
     let row = findings.iter().find(|row| row["check"] == "disk /none/disk").expect("the disk");
     assert_eq!((&row["found"], &row["needed"]), (&false.into(), &true.into()));
     assert!(row["fix"].as_str().expect("a command").contains("mkdir -p"), "{row}");
+}
+
+/// A router of another user, which ends when this is dropped.
+struct OtherUsersRouter(Child);
+
+/// Neither a user nor a group of a system has this number.
+const OTHER_USER: u32 = 64_321;
+const OTHER_GROUP: u32 = 64_322;
+
+impl OtherUsersRouter {
+    fn start(socket: &Path) -> Self {
+        let mut command = Command::new("setpriv");
+        let (user, groups) = (OTHER_USER.to_string(), OTHER_GROUP.to_string());
+        command.args(["--reuid", &user, "--regid", &user, "--groups", &groups, "--inh-caps=-all"]);
+        command.arg(env!("CARGO_BIN_EXE_weir")).args(["router", "--unix"]).arg(socket);
+        command.args(["--udp", "127.0.0.1:0", "--tcp", "none", "--json"]);
+        command.env("XDG_CONFIG_HOME", "/none").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut router = Self(command.spawn().expect("setpriv starts"));
+        let mut line = String::new();
+        let output = router.0.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("read");
+        assert!(line.contains("\"ready\":true"), "{line}");
+        router
+    }
+}
+
+impl Drop for OtherUsersRouter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Root passes each permission check, and the user of the router does not.
+#[test]
+fn doctor_checks_files_for_the_routers_user() {
+    let program = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let is_open = |folder: &Path| {
+        fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 1 == 1)
+    };
+    let is_reachable = program.ancestors().all(is_open);
+    if !nix::unistd::geteuid().is_root() || !is_reachable || !is_installed("setpriv", "users") {
+        eprintln!("NOT tested: permissions of another user, as it needs root and an open folder");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |name: &str, group: u32, mode: u32| {
+        let path = folder.path().join(name);
+        fs::create_dir(&path).expect("made");
+        chown(&path, None, Some(group)).expect("changed");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("changed");
+        path
+    };
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("changed");
+    let (run, secret) = (make("run", OTHER_GROUP, 0o770), make("secret", 0, 0o700));
+    let shared = make("shared", OTHER_GROUP, 0o770);
+    let socket = run.join("a.sock");
+    let _router = OtherUsersRouter::start(&socket);
+
+    let config = |name: &str, disk: &Path| {
+        let path = folder.path().join(name);
+        let text = format!(
+            "{QUIET}[[disk]]\npath = {:?}\nsize = \"64MiB\"\ndirect = false\n",
+            disk.join("disk")
+        );
+        fs::write(&path, text).expect("written");
+        path
+    };
+    let found = |findings: &[Value], check: &str| {
+        let of_check = |row: &&Value| {
+            let name = row["check"].as_str().expect("a name");
+            name.starts_with(check)
+        };
+        findings.iter().find(of_check).expect(check).clone()
+    };
+    let open = config("open.toml", &shared);
+    let (output, findings) = doctor_of(&open, &socket);
+    assert!(output.status.success(), "{findings:#?}");
+    let user = found(&findings, "user");
+    assert!(user["detail"].as_str().expect("a text").contains("64321"), "{user}");
+
+    let (output, findings) = doctor_of(&config("closed.toml", &secret), &socket);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(found(&findings, "disk ")["found"], false, "{findings:#?}");
+    assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
+
+    // What the router cannot read, root still uses for the other checks.
+    fs::set_permissions(&open, Permissions::from_mode(0o600)).expect("changed");
+    let (output, findings) = doctor_of(&open, &socket);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(found(&findings, "configuration")["found"], false, "{findings:#?}");
+    assert_eq!(found(&findings, "disk ")["found"], true, "{findings:#?}");
 }
