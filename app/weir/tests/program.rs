@@ -234,14 +234,15 @@ fn doctor(config: &str) -> (Output, Vec<Value>) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weir.toml");
     fs::write(&file, config).expect("written");
-    doctor_of(&file, Path::new("/none"))
+    doctor_of(&file, Path::new("/none"), Path::new("/none"))
 }
 
-/// Runs `weir doctor` next to the router at a socket.
-fn doctor_of(config: &Path, socket: &Path) -> (Output, Vec<Value>) {
+/// Runs `weir doctor` next to the router at a socket, with the `systemctl` in a folder.
+fn doctor_of(config: &Path, socket: &Path, programs: &Path) -> (Output, Vec<Value>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(["doctor", "--json", "-c"]).arg(config).stdin(Stdio::null());
     command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
+    command.env("PATH", programs);
     let output = command.output().expect("weir starts");
     let findings: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     (output, findings.as_array().expect("an array").clone())
@@ -297,6 +298,17 @@ impl Drop for OtherUsersRouter {
     }
 }
 
+fn with_disk(folder: &Path) -> String {
+    let path = folder.join("disk");
+    format!("{QUIET}[[disk]]\npath = {path:?}\nsize = \"64MiB\"\ndirect = false\n")
+}
+
+/// The row of a check, of which this is the start.
+fn found(findings: &[Value], check: &str) -> Value {
+    let is_it = |row: &&Value| row["check"].as_str().expect("a name").starts_with(check);
+    findings.iter().find(is_it).expect(check).clone()
+}
+
 /// Root passes each permission check, and the user of the router does not.
 #[test]
 fn doctor_checks_files_for_the_routers_user() {
@@ -325,35 +337,56 @@ fn doctor_checks_files_for_the_routers_user() {
 
     let config = |name: &str, disk: &Path| {
         let path = folder.path().join(name);
-        let text = format!(
-            "{QUIET}[[disk]]\npath = {:?}\nsize = \"64MiB\"\ndirect = false\n",
-            disk.join("disk")
-        );
-        fs::write(&path, text).expect("written");
+        fs::write(&path, with_disk(disk)).expect("written");
         path
     };
-    let found = |findings: &[Value], check: &str| {
-        let of_check = |row: &&Value| {
-            let name = row["check"].as_str().expect("a name");
-            name.starts_with(check)
-        };
-        findings.iter().find(of_check).expect(check).clone()
-    };
+    let doctor_of = |config: &Path| doctor_of(config, &socket, Path::new("/none"));
     let open = config("open.toml", &shared);
-    let (output, findings) = doctor_of(&open, &socket);
+    let (output, findings) = doctor_of(&open);
     assert!(output.status.success(), "{findings:#?}");
     let user = found(&findings, "user");
     assert!(user["detail"].as_str().expect("a text").contains("64321"), "{user}");
 
-    let (output, findings) = doctor_of(&config("closed.toml", &secret), &socket);
+    let (output, findings) = doctor_of(&config("closed.toml", &secret));
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(found(&findings, "disk ")["found"], false, "{findings:#?}");
     assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
 
     // What the router cannot read, root still uses for the other checks.
     fs::set_permissions(&open, Permissions::from_mode(0o600)).expect("changed");
-    let (output, findings) = doctor_of(&open, &socket);
+    let (output, findings) = doctor_of(&open);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(found(&findings, "configuration")["found"], false, "{findings:#?}");
     assert_eq!(found(&findings, "disk ")["found"], true, "{findings:#?}");
+}
+
+/// The service of a package has a user while it runs, and a folder for its disks.
+#[test]
+fn doctor_checks_files_for_the_stopped_service() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("NOT tested: permissions of the service, as it needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("changed");
+    let systemctl = path("systemctl");
+    let properties = format!(
+        "User=no-such-user\nDynamicUser=yes\nStateDirectory={}\nMemoryMax=infinity\n\
+         ProtectSystem=strict\nLoadState=loaded",
+        path("state").display()
+    );
+    fs::write(&systemctl, format!("#!/bin/sh\necho '{properties}'\n")).expect("written");
+    fs::set_permissions(&systemctl, Permissions::from_mode(0o755)).expect("changed");
+    let config = path("weir.toml");
+    // systemd creates the first folder. The service may not write to the second one.
+    for (disk, is_found) in [("state", true), ("", false)] {
+        fs::write(&config, with_disk(&path(disk))).expect("written");
+        let (output, findings) = doctor_of(&config, Path::new("/none"), folder.path());
+        assert_eq!(output.status.success(), is_found, "{findings:#?}");
+        assert_eq!(found(&findings, "disk ")["found"], is_found, "{findings:#?}");
+        assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
+        let user = found(&findings, "user");
+        assert!(user["detail"].as_str().expect("a text").starts_with("no-such-user"), "{user}");
+    }
 }

@@ -229,16 +229,16 @@ fn port(bound: io::Result<()>, is_running: bool) -> Outcome {
 }
 
 /// Where the service may write. Its user exists only while it runs, so no file can belong to it.
-const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block \
-                              device with SupplementaryGroups=disk";
+const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block device with \
+     PrivateDevices=no, DeviceAllow=PATH and SupplementaryGroups=disk";
 
 /// Whether the disk can be opened, or its file created.
 fn disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {
     let path = &disk.path;
     if user.unit.as_ref().is_some_and(|unit| !unit.may_write(path)) {
         return Outcome::missing(
-            "the unit may not write there (ProtectSystem=strict)",
-            format!("{SERVICE_FOLDER}, or to folders in ReadWritePaths="),
+            "the unit may not write there (ProtectSystem=strict, PrivateDevices=yes)",
+            format!("{SERVICE_FOLDER}, and to folders in ReadWritePaths="),
         );
     }
     let metadata = match fs::metadata(path) {

@@ -12,8 +12,8 @@ use super::credentials::Credentials;
 const SERVICE: &str = "weir-router.service";
 const SOCKET: &str = "weir-router.socket";
 const PROPERTIES: &str = "LoadState,User,Group,DynamicUser,SupplementaryGroups,StateDirectory,\
-                          ProtectSystem,ReadWritePaths,AmbientCapabilities,MemoryMax,\
-                          MemoryHigh,Listen";
+                          ProtectSystem,ReadWritePaths,PrivateDevices,AmbientCapabilities,\
+                          MemoryMax,MemoryHigh,Listen";
 /// A user of the range from which systemd takes dynamic ones (systemd.exec(5)). No file belongs to
 /// it, so it may do what is allowed for all users.
 const DYNAMIC_USER: u32 = 65_519;
@@ -27,6 +27,8 @@ pub(super) struct Unit {
     state: Vec<PathBuf>,
     /// If only these folders and those of `state` can be written.
     writable: Option<Vec<PathBuf>>,
+    /// Whether the service has no block devices.
+    hides_devices: bool,
     /// Unix sockets that systemd opens for the service.
     sockets: Vec<PathBuf>,
     pub(super) memory: Option<MemoryLimit>,
@@ -73,6 +75,7 @@ impl Unit {
             credentials: credentials(property)?,
             state: folders("StateDirectory", "/var/lib"),
             writable: is_strict.then(|| folders("ReadWritePaths", "/")),
+            hides_devices: property("PrivateDevices") == "yes",
             memory: memory.min_by_key(|limit| limit.bytes),
             sockets: sockets.filter(|path| path.starts_with('/')).map(PathBuf::from).collect(),
         })
@@ -86,8 +89,10 @@ impl Unit {
     /// Whether the sandbox of the unit lets the service write here.
     pub(super) fn may_write(&self, path: &Path) -> bool {
         let writable = |folders: &Vec<PathBuf>| folders.iter().any(|it| path.starts_with(it));
-        let is_device = path.starts_with("/dev");
-        self.owns(path) || is_device || self.writable.as_ref().is_none_or(writable)
+        if path.starts_with("/dev") {
+            return !self.hides_devices;
+        }
+        self.owns(path) || self.writable.as_ref().is_none_or(writable)
     }
 
     pub(super) fn opens_socket(&self, path: &Path) -> bool {
@@ -153,6 +158,8 @@ mod tests {
         let may_write = |path: &str| unit.may_write(Path::new(path));
         assert!(may_write("/var/lib/weir/disk") && may_write("/srv/a/disk"));
         assert!(may_write("/dev/nvme0n1") && !may_write("/srv/c"));
+        let private = Unit::parse(&format!("PrivateDevices=yes\n{SHOWN}")).unwrap();
+        assert!(!private.may_write(Path::new("/dev/nvme0n1")));
         assert_eq!(unit.memory.as_ref().map(|limit| limit.bytes), Some(1 << 20));
         assert!(unit.opens_socket(Path::new("/run/nfd/nfd.sock")));
         assert!(!unit.opens_socket(Path::new("/run/other.sock")));
