@@ -121,7 +121,8 @@ fn manual_has_a_page_for_each_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = weir(&["man", folder.path().to_str().expect("UTF-8")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let pages: BTreeSet<String> = fs::read_dir(folder.path())
+    let folder = folder.path().join("man1");
+    let pages: BTreeSet<String> = fs::read_dir(&folder)
         .expect("readable")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
         .collect();
@@ -132,13 +133,66 @@ fn manual_has_a_page_for_each_command() {
         .collect();
     assert!(expected.len() > 20, "{expected:?}");
     assert_eq!(pages, expected);
-    let page = fs::read_to_string(folder.path().join("weir-get.1")).expect("a page");
+    let page = fs::read_to_string(folder.join("weir-get.1")).expect("a page");
     for words in [".SH EXAMPLES\n.nf\n", ".SH \"TRANSFER OPTIONS\"", "\\-\\-lifetime"] {
         assert!(page.contains(words), "{words} is missing:\n{page}");
     }
     if is_installed("groff", "the syntax of manual pages") {
         for page in pages {
-            check_page(&folder.path().join(page));
+            check_page(&folder.join(page));
+        }
+    }
+}
+
+/// The words of a configuration file, without the marks of comments.
+fn words_of_file(file: &str) -> Vec<String> {
+    let lines = file.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+    lines.filter(|line| *line != "#").flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// The words of a page, without its requests and escapes.
+fn words_of_page(page: &str) -> Vec<String> {
+    let heading = |line: &str| Some(line.strip_prefix(".SH ")?.trim_matches('"').to_owned());
+    let lines = page.lines().filter_map(|line| {
+        heading(line).or_else(|| {
+            let is_text = !line.starts_with('.') && !line.starts_with('\'');
+            is_text.then(|| line.to_owned())
+        })
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("\\fB", "").replace("\\fR", "").replace("\\&", "");
+    let text = text.replace("\\-", "-").replace("\\*(Aq", "'");
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The pages of section 5 have every word of the files, in their order within a key.
+#[test]
+fn manual_describes_configuration_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = weir(&["man", folder.path().to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (name, command, reader) in [
+        ("weir.toml", &["router"][..], "weir-router"),
+        ("weir-controller.toml", &["controller"], "weir-controller"),
+        ("weir-gateway.toml", &["gateway", "run"], "weir-gateway-run"),
+    ] {
+        let file = text(&weir(&[command, &["--print-default-config"]].concat()).stdout);
+        let path = folder.path().join(format!("man5/{name}.5"));
+        let page = fs::read_to_string(&path).expect("a page");
+        let (mut of_file, mut of_page) = (words_of_file(&file), words_of_page(&page));
+        of_file.sort_unstable();
+        of_page.sort_unstable();
+        let missing: Vec<_> = of_file.iter().filter(|word| of_page.binary_search(word).is_err());
+        assert_eq!(missing, [""; 0], "{name}");
+        for key in file.lines().filter(|line| line.contains(" = ") && !line.starts_with("# ")) {
+            let shown = format!("\\fB{}\\fR", key.replace('\\', "\\\\").replace('-', "\\-"));
+            assert!(page.contains(&shown), "{name} has no {shown}");
+        }
+        let command = fs::read_to_string(folder.path().join(format!("man1/{reader}.1")));
+        let reference = format!(".SH \"SEE ALSO\"\n\\fB{name}\\fR(5)\n").replace('-', "\\-");
+        assert!(command.expect("a page").contains(&reference), "{reader} has no {reference}");
+        if is_installed("groff", "the syntax of manual pages") {
+            check_page(&path);
         }
     }
 }
