@@ -5,7 +5,7 @@
 # usage: deb.sh BASE FIRST.deb SECOND.deb
 #
 # BASE is the root of a Debian with systemd (mmdebstrap). It is not changed: the system runs on a
-# copy. FIRST and SECOND are two versions of the package. Needs root.
+# copy. FIRST and SECOND are two versions of the package. Needs root and curl.
 set -eu
 
 base=$1 first=$2 second=$3
@@ -16,7 +16,7 @@ root=$work/root
 fail() {
     echo "deb.sh: $*" >&2
     if [ -n "$init" ]; then
-        inside journalctl --no-pager --lines 60 --unit weir-router >&2 || true
+        inside journalctl --no-pager --lines 60 --unit weir-router --unit weir-gateway >&2 || true
     fi
     exit 1
 }
@@ -31,11 +31,17 @@ disk_has() {
         grep -q '^"writes_waiting":0' "$work/disk"
 }
 pid() { inside systemctl show --property MainPID --value weir-router; }
-# Publishes the file in the background, and ends that again.
+gateway_pid() { inside systemctl show --property MainPID --value weir-gateway; }
+# Whether the gateway serves the file. The system has no curl.
+gateway_serves() {
+    nsenter --target "$init" --net curl --silent --fail --max-time 20 --output "$work/by-http" \
+        "http://127.0.0.1:8080$1" && cmp "$root/srv/file" "$work/by-http"
+}
+# Publishes the file under a name in the background, and ends that again.
 start_put() {
-    inside sh -c 'echo $$ >/srv/put.pid; exec weir put /srv/file /check/file' >"$work/put" 2>&1 &
+    inside sh -c 'echo $$ >/srv/put.pid; exec weir put /srv/file "$0"' "$1" >"$work/put" 2>&1 &
     put=$!
-    wait_for grep -q /check/file "$work/put"
+    wait_for grep -q "$1" "$work/put"
 }
 stop_put() {
     inside sh -c 'kill "$(cat /srv/put.pid)"'
@@ -69,7 +75,7 @@ fi
 
 say "a file through the router and its cache"
 inside sh -c 'head -c 3000000 /dev/urandom >/srv/file'
-start_put
+start_put /check/file
 inside weir get /check/file -o /srv/first >&2
 inside cmp /srv/file /srv/first
 stop_put
@@ -86,7 +92,7 @@ engine = "io-uring"
 offer = "arrival"
 END
 inside systemctl restart weir-router || fail "the disk does not work"
-start_put
+start_put /check/file
 inside weir get /check/file -o /srv/third >&2
 stop_put
 # 375 segments and their metadata.
@@ -134,12 +140,40 @@ wait_for restarted
 inside weir get /check/file -o /srv/fourth >&2 || fail "the disk lost the file"
 inside cmp /srv/file /srv/fourth
 
+say "the gateway"
+[ "$(inside systemctl is-enabled weir-gateway)" = disabled ] || fail "the gateway is enabled"
+if inside systemctl is-active weir-gateway >/dev/null; then fail "the gateway runs"; fi
+inside systemctl start weir-gateway || fail "the gateway does not start"
+listens=$(nsenter --target "$init" --net ss --listening --tcp --numeric --no-header |
+    awk '$4 ~ /:8080$/ { print $4 }')
+[ "$listens" = 127.0.0.1:8080 ] || fail "the gateway listens at $listens"
+gateway_serves /check/file || fail "the gateway does not serve the file"
+before=$(gateway_pid)
+inside systemctl restart weir-router || fail "the router does not restart"
+# Another file, which the gateway does not have in memory.
+start_put /check/second
+gateway_serves /check/second || fail "the gateway does not survive a restart of the router"
+stop_put
+[ "$(gateway_pid)" = "$before" ] || fail "the gateway ended with the router"
+cat >>"$root/etc/weir/weir-gateway.toml" <<'END'
+[[origin]]
+prefix = "/site"
+url = "http://127.0.0.1:8081/"
+END
+inside systemctl restart weir-gateway || fail "the gateway does not start with an origin"
+[ -e "$root/var/lib/private/weir-gateway/keys" ] || fail "the key is not in /var/lib/weir-gateway"
+
 say "upgrade"
 before=$(pid)
+gateway_before=$(gateway_pid)
 inside dpkg -i --force-confold /second.deb >&2
 wait_for restarted
 grep -q io-uring "$root/etc/weir/weir.toml" || fail "the upgrade replaced the configuration"
 inside weir get /check/file -o /srv/fifth >&2 || fail "the upgrade lost the file"
+wait_for inside systemctl is-active weir-gateway
+[ "$(gateway_pid)" != "$gateway_before" ] || fail "the upgrade left the old gateway"
+grep -q /site "$root/etc/weir/weir-gateway.toml" || fail "the upgrade replaced the configuration"
+gateway_serves /check/file || fail "the gateway does not serve after the upgrade"
 
 say "the controller"
 [ "$(inside systemctl is-enabled weir-controller)" = disabled ] || fail "the controller is enabled"
@@ -151,7 +185,9 @@ inside systemctl stop weir-controller
 say "purge"
 inside dpkg --purge weir >&2
 [ ! -e "/proc/$init/root"/run/nfd ] || fail "/run/nfd is left"
-[ ! -e "$root/var/lib/private/weir" ] || fail "/var/lib/private/weir is left"
+for state in weir weir-controller weir-gateway; do
+    [ ! -e "$root/var/lib/private/$state" ] || fail "/var/lib/private/$state is left"
+done
 files >"$work/after"
 diff "$work/before" "$work/after" >&2 || fail "files are left"
 say "the package works"

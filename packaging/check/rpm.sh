@@ -14,13 +14,15 @@ fail() {
     echo "rpm.sh: $*" >&2
     exit 1
 }
-for file in /usr/bin/weir /etc/weir/weir.toml /usr/lib/systemd/system/weir-router.service \
-    /usr/lib/systemd/system/weir-router.socket \
+for file in /usr/bin/weir /etc/weir/weir.toml /etc/weir/weir-gateway.toml \
+    /usr/lib/systemd/system/weir-router.service /usr/lib/systemd/system/weir-router.socket \
+    /usr/lib/systemd/system/weir-gateway.service /usr/share/man/man5/weir.toml.5.gz \
     /usr/share/doc/weir/THIRD-PARTY /usr/share/doc/weir/sbom.cdx.json; do
     rpm -qlp "$package" | grep -qx "$file" || fail "no $file"
 done
-[ "$(rpm -qp --configfiles "$package")" = /etc/weir/weir.toml ] ||
-    fail "the configuration file is not marked as one"
+[ "$(rpm -qp --configfiles "$package" | xargs)" = \
+    "/etc/weir/weir-gateway.toml /etc/weir/weir.toml" ] ||
+    fail "the configuration files are not marked as such"
 # rpm verifies the hashes.
 rpm -K --nosignature "$package" >&2 || fail "rpm -K failed"
 if rpm -qp --requires "$package" | grep -v -e '^rpmlib(' -e '^config(weir)' -e '^/bin/sh$'; then

@@ -476,6 +476,23 @@ fn front_survives_restart_of_router() {
     drop(router);
 }
 
+/// A minimal Debian and a container have no CA certificates.
+#[test]
+fn origin_of_http_needs_no_certificates() {
+    let host = Host::new();
+    let router = Router::start(&host);
+    let start = |scheme: &str| {
+        let mapping = format!("/{scheme}={scheme}://127.0.0.1:1/");
+        let mut command = host.command(weir_binary());
+        command.args(["gateway", "origin", &mapping, "--router", &router.unix()]);
+        command.env("SSL_CERT_FILE", "/dev/null");
+        Process::start(scheme, command)
+    };
+    start("http").line_with("ready");
+    let error = start("https").finish_within(Duration::from_secs(20)).failure();
+    assert!(error.contains("install ca-certificates"), "{error}");
+}
+
 /// A front with a configuration file. `front` is the content of `[front]`.
 fn configured(host: &Host, router: &Router, front: &str) -> (Process, Front) {
     let text = format!(

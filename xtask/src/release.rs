@@ -18,6 +18,9 @@ use xtask::tools::{self, run, target_folder};
 const DENY: (&str, &str) = ("cargo-deny", "0.20.2");
 const SEMVER_CHECKS: (&str, &str) = ("cargo-semver-checks", "0.51.0");
 
+/// The first release, which has no earlier one to be compared with.
+const FIRST_VERSION: &str = "0.2.0";
+
 const CHART: &str = "packaging/helm/weir/Chart.yaml";
 
 /// Where cargo-deny looks for the database, below `db-path` in `deny.toml`: the name and a hash of
@@ -154,27 +157,55 @@ fn check_dependencies(root: &Path, options: &ReleaseOptions) -> anyhow::Result<(
     run(&mut deny)
 }
 
-/// Packs each public crate as the registry gets it, and builds what was packed.
+/// Packs each public crate as the registry gets it, and builds what was packed. In one folder, so
+/// that dependencies are built once and not again for each crate.
 fn build_crates(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(root).args(["package", "--locked", "--quiet"]);
+    cargo.current_dir(root).args(["package", "--locked", "--quiet", "--target-dir"]);
+    cargo.arg(target_folder(root).join("crates"));
     cargo.args(public.iter().flat_map(|package| ["--package", &package.name]));
     run(&mut cargo)
 }
 
 /// Compares the interfaces of the public crates with those of the last release.
 fn compare_interfaces(root: &Path, public: &[PublicCrate]) -> anyhow::Result<()> {
-    let words = ["describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD^"];
-    let output = Command::new("git").current_dir(root).args(words).output();
-    let output = output.context("cannot start git")?;
-    if !output.status.success() {
-        eprintln!("==> no earlier tag v*: interfaces are NOT compared");
+    let version = &public.first().context("no crate is public")?.version;
+    let mut git = Command::new("git");
+    let tags = tools::output(git.current_dir(root).args(["tag", "--list", "v*"]))?;
+    let Some(tag) = baseline(tags.lines(), version)? else {
+        eprintln!(
+            "==> {version} is the first release, so interfaces are NOT compared. The next release \
+             is compared with the tag v{version}."
+        );
         return Ok(());
-    }
-    let tag = String::from_utf8(output.stdout)?.trim().to_owned();
+    };
+    eprintln!("==> comparing with {tag}");
     let program = tools::install(root, SEMVER_CHECKS.0, SEMVER_CHECKS.1, &[])?;
     let mut check = Command::new(program);
-    check.current_dir(root).args(["semver-checks", "--baseline-rev", &tag]);
+    check.current_dir(root).args(["semver-checks", "--baseline-rev", tag]);
     check.args(public.iter().flat_map(|package| ["--package", &package.name]));
     run(&mut check)
+}
+
+/// The tag of the last release before a version: `None` for the first release.
+///
+/// # Errors
+/// There is no such tag although the version is not the first one.
+fn baseline<'a>(
+    tags: impl Iterator<Item = &'a str>,
+    version: &str,
+) -> anyhow::Result<Option<&'a str>> {
+    let wanted = numbers(version).with_context(|| format!("{version} is no version"))?;
+    let tags = tags.filter_map(|tag| Some((numbers(tag.strip_prefix('v')?)?, tag)));
+    let last = tags.filter(|(numbers, _)| *numbers < wanted).max();
+    if last.is_none() && version != FIRST_VERSION {
+        bail!("no tag of a release before {version}; fetch the tags with `git fetch --tags`");
+    }
+    Ok(last.map(|(_, tag)| tag))
+}
+
+/// The numbers of `1.2.3`. Versions before a release, such as `1.2.3-rc1`, have none.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let parts = version.split('.').map(|part| part.parse().ok());
+    parts.collect::<Option<Vec<u64>>>()?.try_into().ok()
 }

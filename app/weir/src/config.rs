@@ -39,7 +39,7 @@ use self::management::ManagementSection;
 pub(crate) use self::pin::PinSection;
 use self::router::RouterSection;
 pub(crate) use self::router::Threads;
-pub(crate) use self::sizes::{disk_shortage, folder_of};
+pub(crate) use self::sizes::{DiskSpace, disk_spaces, folder_of};
 use self::static_face::{FaceSection, RouteSection};
 use self::text::{Prefix, StrategyName};
 pub(crate) use self::unix::UnixChoice;

@@ -31,6 +31,11 @@ pub(crate) enum Exit {
     TryAgain = 8,
 }
 
+/// A failure that the journal already has, where this command's standard error goes.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct InJournal(pub(crate) String);
+
 /// A message with its exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]

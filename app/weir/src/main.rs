@@ -103,7 +103,9 @@ fn main() -> ExitCode {
             ExitCode::from(exit::Exit::Failure as u8)
         }
         Err(error) => {
-            table::errln!("weir: {error:#}{}", limits::hint(&error));
+            if !error.is::<exit::InJournal>() {
+                table::errln!("weir: {error:#}{}", limits::hint(&error));
+            }
             if error.downcast_ref::<transfer::Interrupted>().is_some() {
                 ExitCode::from(signals::exit_code())
             } else {

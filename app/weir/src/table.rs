@@ -259,23 +259,25 @@ fn paragraph_within(indent: &str, text: &str, columns: usize) -> String {
     folded(&text, text_columns).iter().map(|line| format!("{indent}{line}\n")).collect()
 }
 
-/// The bytes at the start of a text that fit into `columns`, and at least one character.
-fn fitting_bytes(text: &str, columns: usize) -> usize {
+/// The start of a text that fits into `columns`.
+pub(crate) fn cut(text: &str, columns: usize) -> &str {
     let mut width = 0;
     for (at, letter) in text.char_indices() {
         width += letter.width().unwrap_or(0);
-        if width > columns && at > 0 {
-            return at;
+        if width > columns {
+            return &text[..at];
         }
     }
-    text.len()
+    text
 }
 
 /// Breaks a text into lines, at spaces where there are any.
 fn folded(text: &str, columns: usize) -> Vec<&str> {
     let (mut lines, mut rest) = (Vec::new(), text);
     while rest.width() > columns {
-        let fitting = fitting_bytes(rest, columns);
+        // A line has at least one character.
+        let first_bytes = rest.chars().next().map_or(0, char::len_utf8);
+        let fitting = cut(rest, columns).len().max(first_bytes);
         if fitting == rest.len() {
             break;
         }
@@ -289,13 +291,14 @@ fn folded(text: &str, columns: usize) -> Vec<&str> {
     lines
 }
 
-/// Shortens a text in the middle. Both ends of a name tell it apart from others.
-fn shortened(text: &str, columns: usize) -> String {
+/// Cuts out the middle of a text that is wider than `columns`. Both ends of a name tell it apart
+/// from others.
+pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
     }
-    let kept = columns.saturating_sub(1);
-    let start = &text[..fitting_bytes(text, kept / 2)];
+    let Some(kept) = columns.checked_sub(1) else { return String::new() };
+    let start = cut(text, kept / 2);
     let mut end = text.len();
     let mut width = start.width();
     for (at, letter) in text.char_indices().rev() {
@@ -376,6 +379,13 @@ mod tests {
         assert_eq!(shortened("/a/b", 4), "/a/b");
         assert_eq!(shortened("/a/b/c", 5), "/a…/c");
         assert_eq!(shortened("日本日本", 5), "日…本");
+        assert_eq!(shortened("/data/run7/v=17", 9), "/dat…v=17");
+        for columns in 0..9 {
+            for text in ["/日本/日本/x", "日本日本日", "/data/run7/v=17"] {
+                assert!(shortened(text, columns).width() <= columns, "{text} {columns}");
+                assert!(cut(text, columns).width() <= columns, "{text} {columns}");
+            }
+        }
     }
 
     #[test]

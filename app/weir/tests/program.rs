@@ -2,9 +2,11 @@
 //! `weir doctor` is here, too.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -121,7 +123,8 @@ fn manual_has_a_page_for_each_command() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = weir(&["man", folder.path().to_str().expect("UTF-8")]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let pages: BTreeSet<String> = fs::read_dir(folder.path())
+    let folder = folder.path().join("man1");
+    let pages: BTreeSet<String> = fs::read_dir(&folder)
         .expect("readable")
         .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
         .collect();
@@ -132,13 +135,66 @@ fn manual_has_a_page_for_each_command() {
         .collect();
     assert!(expected.len() > 20, "{expected:?}");
     assert_eq!(pages, expected);
-    let page = fs::read_to_string(folder.path().join("weir-get.1")).expect("a page");
+    let page = fs::read_to_string(folder.join("weir-get.1")).expect("a page");
     for words in [".SH EXAMPLES\n.nf\n", ".SH \"TRANSFER OPTIONS\"", "\\-\\-lifetime"] {
         assert!(page.contains(words), "{words} is missing:\n{page}");
     }
     if is_installed("groff", "the syntax of manual pages") {
         for page in pages {
-            check_page(&folder.path().join(page));
+            check_page(&folder.join(page));
+        }
+    }
+}
+
+/// The words of a configuration file, without the marks of comments.
+fn words_of_file(file: &str) -> Vec<String> {
+    let lines = file.lines().map(|line| line.strip_prefix("# ").unwrap_or(line));
+    lines.filter(|line| *line != "#").flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// The words of a page, without its requests and escapes.
+fn words_of_page(page: &str) -> Vec<String> {
+    let heading = |line: &str| Some(line.strip_prefix(".SH ")?.trim_matches('"').to_owned());
+    let lines = page.lines().filter_map(|line| {
+        heading(line).or_else(|| {
+            let is_text = !line.starts_with('.') && !line.starts_with('\'');
+            is_text.then(|| line.to_owned())
+        })
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let text = text.replace("\\fB", "").replace("\\fR", "").replace("\\&", "");
+    let text = text.replace("\\-", "-").replace("\\*(Aq", "'");
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The pages of section 5 have every word of the files, in their order within a key.
+#[test]
+fn manual_describes_configuration_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = weir(&["man", folder.path().to_str().expect("UTF-8")]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for (name, command, reader) in [
+        ("weir.toml", &["router"][..], "weir-router"),
+        ("weir-controller.toml", &["controller"], "weir-controller"),
+        ("weir-gateway.toml", &["gateway", "run"], "weir-gateway-run"),
+    ] {
+        let file = text(&weir(&[command, &["--print-default-config"]].concat()).stdout);
+        let path = folder.path().join(format!("man5/{name}.5"));
+        let page = fs::read_to_string(&path).expect("a page");
+        let (mut of_file, mut of_page) = (words_of_file(&file), words_of_page(&page));
+        of_file.sort_unstable();
+        of_page.sort_unstable();
+        let missing: Vec<_> = of_file.iter().filter(|word| of_page.binary_search(word).is_err());
+        assert_eq!(missing, [""; 0], "{name}");
+        for key in file.lines().filter(|line| line.contains(" = ") && !line.starts_with("# ")) {
+            let shown = format!("\\fB{}\\fR", key.replace('\\', "\\\\").replace('-', "\\-"));
+            assert!(page.contains(&shown), "{name} has no {shown}");
+        }
+        let command = fs::read_to_string(folder.path().join(format!("man1/{reader}.1")));
+        let reference = format!(".SH \"SEE ALSO\"\n\\fB{name}\\fR(5)\n").replace('-', "\\-");
+        assert!(command.expect("a page").contains(&reference), "{reader} has no {reference}");
+        if is_installed("groff", "the syntax of manual pages") {
+            check_page(&path);
         }
     }
 }
@@ -232,7 +288,16 @@ fn doctor(config: &str) -> (Output, Vec<Value>) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("weir.toml");
     fs::write(&file, config).expect("written");
-    let output = weir(&["doctor", "--json", "-c", file.to_str().expect("UTF-8")]);
+    doctor_of(&file, Path::new("/none"), Path::new("/none"))
+}
+
+/// Runs `weir doctor` next to the router at a socket, with the `systemctl` in a folder.
+fn doctor_of(config: &Path, socket: &Path, programs: &Path) -> (Output, Vec<Value>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["doctor", "--json", "-c"]).arg(config).stdin(Stdio::null());
+    command.env("NDN_CLIENT_TRANSPORT", format!("unix://{}", socket.display()));
+    command.env("PATH", programs);
+    let output = command.output().expect("weir starts");
     let findings: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     (output, findings.as_array().expect("an array").clone())
 }
@@ -254,4 +319,128 @@ fn doctor_fails_only_if_something_needed_is_missing() {
     let row = findings.iter().find(|row| row["check"] == "disk /none/disk").expect("the disk");
     assert_eq!((&row["found"], &row["needed"]), (&false.into(), &true.into()));
     assert!(row["fix"].as_str().expect("a command").contains("mkdir -p"), "{row}");
+}
+
+/// A router of another user, which ends when this is dropped.
+struct OtherUsersRouter(Child);
+
+/// Neither a user nor a group of a system has this number.
+const OTHER_USER: u32 = 64_321;
+const OTHER_GROUP: u32 = 64_322;
+
+impl OtherUsersRouter {
+    fn start(socket: &Path) -> Self {
+        let mut command = Command::new("setpriv");
+        let (user, groups) = (OTHER_USER.to_string(), OTHER_GROUP.to_string());
+        command.args(["--reuid", &user, "--regid", &user, "--groups", &groups, "--inh-caps=-all"]);
+        command.arg(env!("CARGO_BIN_EXE_weir")).args(["router", "--unix"]).arg(socket);
+        command.args(["--udp", "127.0.0.1:0", "--tcp", "none", "--json"]);
+        command.env("XDG_CONFIG_HOME", "/none").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut router = Self(command.spawn().expect("setpriv starts"));
+        let mut line = String::new();
+        let output = router.0.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("read");
+        assert!(line.contains("\"ready\":true"), "{line}");
+        router
+    }
+}
+
+impl Drop for OtherUsersRouter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn with_disk(folder: &Path) -> String {
+    let path = folder.join("disk");
+    format!("{QUIET}[[disk]]\npath = {path:?}\nsize = \"64MiB\"\ndirect = false\n")
+}
+
+/// The row of a check, of which this is the start.
+fn found(findings: &[Value], check: &str) -> Value {
+    let is_it = |row: &&Value| row["check"].as_str().expect("a name").starts_with(check);
+    findings.iter().find(is_it).expect(check).clone()
+}
+
+/// Root passes each permission check, and the user of the router does not.
+#[test]
+fn doctor_checks_files_for_the_routers_user() {
+    let program = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let is_open = |folder: &Path| {
+        fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 1 == 1)
+    };
+    let is_reachable = program.ancestors().all(is_open);
+    if !nix::unistd::geteuid().is_root() || !is_reachable || !is_installed("setpriv", "users") {
+        eprintln!("NOT tested: permissions of another user, as it needs root and an open folder");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let make = |name: &str, group: u32, mode: u32| {
+        let path = folder.path().join(name);
+        fs::create_dir(&path).expect("made");
+        chown(&path, None, Some(group)).expect("changed");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("changed");
+        path
+    };
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("changed");
+    let (run, secret) = (make("run", OTHER_GROUP, 0o770), make("secret", 0, 0o700));
+    let shared = make("shared", OTHER_GROUP, 0o770);
+    let socket = run.join("a.sock");
+    let _router = OtherUsersRouter::start(&socket);
+
+    let config = |name: &str, disk: &Path| {
+        let path = folder.path().join(name);
+        fs::write(&path, with_disk(disk)).expect("written");
+        path
+    };
+    let doctor_of = |config: &Path| doctor_of(config, &socket, Path::new("/none"));
+    let open = config("open.toml", &shared);
+    let (output, findings) = doctor_of(&open);
+    assert!(output.status.success(), "{findings:#?}");
+    let user = found(&findings, "user");
+    assert!(user["detail"].as_str().expect("a text").contains("64321"), "{user}");
+
+    let (output, findings) = doctor_of(&config("closed.toml", &secret));
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(found(&findings, "disk ")["found"], false, "{findings:#?}");
+    assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
+
+    // What the router cannot read, root still uses for the other checks.
+    fs::set_permissions(&open, Permissions::from_mode(0o600)).expect("changed");
+    let (output, findings) = doctor_of(&open);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(found(&findings, "configuration")["found"], false, "{findings:#?}");
+    assert_eq!(found(&findings, "disk ")["found"], true, "{findings:#?}");
+}
+
+/// The service of a package has a user while it runs, and a folder for its disks.
+#[test]
+fn doctor_checks_files_for_the_stopped_service() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("NOT tested: permissions of the service, as it needs root");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("changed");
+    let systemctl = path("systemctl");
+    let properties = format!(
+        "User=no-such-user\nDynamicUser=yes\nStateDirectory={}\nMemoryMax=infinity\n\
+         ProtectSystem=strict\nLoadState=loaded",
+        path("state").display()
+    );
+    fs::write(&systemctl, format!("#!/bin/sh\necho '{properties}'\n")).expect("written");
+    fs::set_permissions(&systemctl, Permissions::from_mode(0o755)).expect("changed");
+    let config = path("weir.toml");
+    // systemd creates the first folder. The service may not write to the second one.
+    for (disk, is_found) in [("state", true), ("", false)] {
+        fs::write(&config, with_disk(&path(disk))).expect("written");
+        let (output, findings) = doctor_of(&config, Path::new("/none"), folder.path());
+        assert_eq!(output.status.success(), is_found, "{findings:#?}");
+        assert_eq!(found(&findings, "disk ")["found"], is_found, "{findings:#?}");
+        assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
+        let user = found(&findings, "user");
+        assert!(user["detail"].as_str().expect("a text").starts_with("no-such-user"), "{user}");
+    }
 }

@@ -15,6 +15,11 @@ pub use self::text::{
 };
 pub(crate) use self::text::{format_bytes, format_duration_ns, format_rate_bps};
 
+/// A number for an interface whose integers are signed, such as SQL and OpenTelemetry.
+pub fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 /// Declares a type of quantity: its number, how it is parsed, and what errors say is expected.
 macro_rules! quantity {
     (

@@ -16,6 +16,7 @@ mod name_index;
 mod objects;
 mod policy;
 mod rules;
+mod scope;
 mod store;
 mod tree;
 mod uses;

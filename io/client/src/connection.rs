@@ -104,7 +104,7 @@ impl Connection {
         config.egress.marking.is_on = false;
         config.codec.partial_bytes_max = 16 << 20;
         config.codec.keep_incoming_face = true;
-        // Run Interests save nothing over streams (docs/measurements.md).
+        // Run Interests save nothing over streams (benches/measurements.md).
         config.codec.runs = match (&socket, &config.codec.format) {
             (Socket::Udp(_), PacketFormat::Ndnlp) => RunsConfig::Initiate,
             // The producers of hICN's library answer only the first Interest of a manifest.

@@ -16,6 +16,7 @@ use std::fmt::Display;
 use axum::http::StatusCode;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
+use weir_base::units::signed;
 use weir_control::message::{Decision, Forwarded};
 use weir_control::{ControlError, Plan};
 use weir_wire::Name;
@@ -68,7 +69,7 @@ pub(crate) fn end_decision(span: &Span, forwarded: &Result<Forwarded, ControlErr
         _ if span.is_disabled() => {}
         Ok(forwarded) => {
             span.record("weir.decision", decision_name(forwarded.decision));
-            span.record("weir.generation", integer(forwarded.generation));
+            span.record("weir.generation", signed(forwarded.generation));
         }
         Err(error) => {
             span.record("otel.status_description", tracing::field::display(error));
@@ -108,7 +109,7 @@ pub(crate) fn record_decisions(records: &[Record]) {
     let lost = records.iter().filter(is_lost).count();
     for (name, count) in [("weir.plans", plans.len()), ("weir.lost_routers", lost)] {
         if count > 0 {
-            span.record(name, integer(count as u64));
+            span.record(name, signed(count as u64));
         }
     }
     for plan in plans {
@@ -119,10 +120,10 @@ pub(crate) fn record_decisions(records: &[Record]) {
         drop(trace_span!(
             "plan",
             weir.object = %plan.object,
-            weir.plan = integer(plan.number),
-            weir.follows = integer(plan.parent),
+            weir.plan = signed(plan.number),
+            weir.follows = signed(plan.parent),
             weir.ended = plan.is_end(),
-            weir.segments = integer(segments),
+            weir.segments = signed(segments),
             weir.parts = list(parts),
             weir.spread = list(shares),
             weir.consumers = list(plan.consumers.iter()),
@@ -145,10 +146,6 @@ fn list(words: impl Iterator<Item = impl Display>) -> String {
         shown[PARTS_SHOWN_MAX] = "...".to_owned();
     }
     shown.join(" ")
-}
-
-fn integer(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -111,6 +111,23 @@ pub struct DisksConfig {
     pub stop_timeout: Duration,
 }
 
+/// Memory in bytes for index and filter of one typical record: twice what they need.
+const INDEX_BYTES_PER_RECORD: u64 = 32;
+/// Minimum memory of one shard's index, however small the disks are.
+const INDEX_BYTES_MIN: u64 = 16 << 20;
+
+impl DisksConfig {
+    /// Memory limit in bytes of the index of one of `shards`, whose part of the disks is
+    /// `capacity_bytes`.
+    pub fn shard_index_bytes_max(&self, capacity_bytes: u64, shards: usize) -> u64 {
+        if let Some(bytes) = self.index_bytes_max {
+            return bytes / shards as u64;
+        }
+        let records = capacity_bytes / u64::from(self.tier.record_bytes_typical.max(1));
+        (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
+    }
+}
+
 /// Maximum number of worker threads.
 pub const THREADS_MAX: usize = 64;
 

@@ -39,7 +39,10 @@ pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use face_quota::FaceLimits;
 pub use handle::{Handle, LocalPort};
-pub use limits::{MemoryLimit, installed_memory_bytes, memory_limit, memory_limit_of_process};
+pub use limits::{
+    GroupLimit, MemoryLimit, UNLIMITED, group_files, installed_memory_bytes, memory_limit,
+    memory_limit_needed_bytes, memory_limit_of_process, process_limit,
+};
 pub use memory::memory_bytes_min;
 pub use metrics::ExtraMetric;
 pub use objects_json::objects_json;

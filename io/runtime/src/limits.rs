@@ -20,7 +20,7 @@ const DATA: &str = "RLIMIT_DATA (ulimit -d)";
 const STORE_QUARTERS: u64 = 3;
 
 /// A limit of this process's memory.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// The limit's name, as an operator knows it.
     pub name: String,
@@ -78,6 +78,17 @@ fn left_after_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
     left_bytes - (index_bytes_max / 2).min(left_bytes / 2)
 }
 
+/// The smallest limit under which the router does not lower its memory settings. `index_bytes_max`:
+/// the limit of the disks' index.
+pub fn memory_limit_needed_bytes(
+    store_bytes: u64,
+    memory_bytes_max: u64,
+    index_bytes_max: u64,
+) -> u64 {
+    let with_rest = store_bytes.div_ceil(STORE_QUARTERS).saturating_mul(4);
+    with_rest.saturating_add(memory_bytes_max).saturating_add(index_bytes_max / 2)
+}
+
 /// Divides `left_bytes` into memory for the store and for everything else, each at most
 /// `wanted`. If there is not enough, everything else gets half, but at least `least_bytes`.
 fn divide(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
@@ -120,12 +131,12 @@ pub fn memory_limit() -> Option<MemoryLimit> {
         let left_bytes = bytes.saturating_sub(used_bytes);
         (bytes != libc::RLIM_INFINITY).then(|| MemoryLimit { name: name.into(), bytes, left_bytes })
     });
-    own.chain(group_limits("self", used.resident_bytes)).min_by_key(|limit| limit.left_bytes)
+    own.chain(group_limits(None, used.resident_bytes)).min_by_key(|limit| limit.left_bytes)
 }
 
-/// The limits of a process's control groups. `process` is its number, or `self`.
-fn group_limits(process: &str, used_bytes: u64) -> impl Iterator<Item = MemoryLimit> {
-    cgroup_files(process).into_iter().filter_map(move |path| {
+/// The memory limits of a process's control groups.
+fn group_limits(pid: Option<u32>, used_bytes: u64) -> impl Iterator<Item = MemoryLimit> {
+    group_files(pid, GroupLimit::Memory).into_iter().filter_map(move |path| {
         let bytes: u64 = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
         let left_bytes = bytes.saturating_sub(used_bytes);
         let name = path.display().to_string();
@@ -139,11 +150,24 @@ pub fn memory_limit_of_process(pid: u32) -> Option<MemoryLimit> {
     let text = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
     let own = [(ADDRESS_SPACE, "Max address space"), (DATA, "Max data size")];
     let own = own.into_iter().filter_map(|(name, title)| {
-        let line = text.lines().find_map(|line| line.strip_prefix(title))?;
-        let bytes = line.split_whitespace().next()?.parse().ok()?;
+        let (bytes, _) = process_limit(&text, title).filter(|&(soft, _)| soft != UNLIMITED)?;
         Some(MemoryLimit { name: name.into(), bytes, left_bytes: bytes })
     });
-    own.chain(group_limits(&pid.to_string(), 0)).min_by_key(|limit| limit.left_bytes)
+    own.chain(group_limits(Some(pid), 0)).min_by_key(|limit| limit.left_bytes)
+}
+
+/// A limit without a bound.
+pub const UNLIMITED: u64 = u64::MAX;
+
+/// A soft and a hard limit by its title in `limits`, the text of `/proc/PID/limits` (proc(5)). A
+/// title is one such as `Max open files`.
+pub fn process_limit(limits: &str, title: &str) -> Option<(u64, u64)> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(title))?;
+    let mut numbers = line.split_whitespace().map(|text| match text {
+        "unlimited" => Some(UNLIMITED),
+        number => number.parse().ok(),
+    });
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// The memory of this machine, if the system reports it.
@@ -178,16 +202,41 @@ impl MemoryUsage {
     }
 }
 
-/// The files with the memory limits of a process's control groups.
-fn cgroup_files(process: &str) -> Vec<PathBuf> {
+/// A limit of control groups (cgroups(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupLimit {
+    Memory,
+    /// Processes and threads.
+    Processes,
+    /// Processor time, in version 2 alone.
+    Processors,
+}
+
+impl GroupLimit {
+    /// The controller in version 1, and the files in version 1 and 2.
+    const fn files(self) -> (&'static str, &'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::Memory => ("memory", &["memory.limit_in_bytes"], &["memory.max", "memory.high"]),
+            Self::Processes => ("pids", &["pids.max"], &["pids.max"]),
+            Self::Processors => ("cpu", &[], &["cpu.max"]),
+        }
+    }
+}
+
+/// The files with a limit of a process's control groups, from its own group up to the root: the
+/// smallest limit counts. Some files may not exist. Without `pid`, those of this process.
+pub fn group_files(pid: Option<u32>, limit: GroupLimit) -> Vec<PathBuf> {
+    let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    limit_files(&groups, &mounts)
+    limit_files(&groups, &mounts, limit)
 }
 
 /// The limit files of the group and all its parents, for cgroup versions 1 and 2 (cgroups(7),
 /// proc(5)).
-fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
+fn limit_files(groups: &str, mounts: &str, limit: GroupLimit) -> Vec<PathBuf> {
+    let (controller, names_v1, names_v2) = limit.files();
+    let has_controller = |list: &str| list.split(',').any(|one| one == controller);
     let mut files = Vec::new();
     for line in mounts.lines() {
         let Some((place, kind)) = line.split_once(" - ") else { continue };
@@ -196,12 +245,10 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
         let mut place = place.split(' ').skip(3);
         let (Some(root), Some(mount)) = (place.next(), place.next()) else { continue };
         let mut kind = kind.split(' ');
-        let (version, controllers) = (kind.next(), kind.nth(1).unwrap_or_default());
-        let names: &[&str] = match version {
-            Some("cgroup2") => &["memory.max", "memory.high"],
-            Some("cgroup") if controllers.split(',').any(|one| one == "memory") => {
-                &["memory.limit_in_bytes"]
-            }
+        let (version, options) = (kind.next(), kind.nth(1).unwrap_or_default());
+        let names = match version {
+            Some("cgroup2") => names_v2,
+            Some("cgroup") if has_controller(options) => names_v1,
             _ => continue,
         };
         let group = groups.lines().find_map(|line| {
@@ -209,7 +256,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             let (controllers, group) = (parts.next()?, parts.next()?);
             let is_it = match version {
                 Some("cgroup2") => controllers.is_empty(),
-                _ => controllers.split(',').any(|one| one == "memory"),
+                _ => has_controller(controllers),
             };
             is_it.then_some(group)
         });
@@ -248,6 +295,21 @@ mod tests {
     }
 
     #[test]
+    fn needed_limit_changes_no_setting() {
+        for (store, memory, index) in [(512, 256, 0), (1, 16, 64), (1000, 256, 4000), (0, 16, 1)] {
+            let wanted = (store * MIB + 5, memory * MIB);
+            let needed_bytes = memory_limit_needed_bytes(wanted.0, wanted.1, index * MIB);
+            let divided =
+                |limit_bytes| divide(left_after_index(limit_bytes, index * MIB), wanted, 16 * MIB);
+            assert_eq!(divided(needed_bytes), wanted, "{store} {memory} {index}");
+        }
+        let wanted = (512 * MIB, 256 * MIB);
+        let needed_bytes = memory_limit_needed_bytes(wanted.0, wanted.1, 0);
+        assert_ne!(divide(needed_bytes - 4, wanted, 16 * MIB), wanted);
+        assert_eq!(memory_limit_needed_bytes(u64::MAX, MIB, MIB), u64::MAX);
+    }
+
+    #[test]
     fn disk_index_leaves_half_to_store() {
         assert_eq!(left_after_index(4096 * MIB, 4500 * MIB), 2048 * MIB);
         assert_eq!(left_after_index(4096 * MIB, 1000 * MIB), 3596 * MIB);
@@ -257,7 +319,7 @@ mod tests {
     #[test]
     fn reads_limits_of_parent_cgroups() {
         let v2 = "35 28 0:30 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
-        let files = limit_files("0::/system.slice/weir.service\n", v2);
+        let files = limit_files("0::/system.slice/weir.service\n", v2, GroupLimit::Memory);
         let files: Vec<_> = files.iter().map(|path| path.to_str().unwrap()).collect();
         assert_eq!(
             files,
@@ -273,20 +335,44 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_has_files_up_to_the_root() {
+        let mounts = "35 28 0:30 / /cg rw - cgroup2 cgroup2 rw\n\
+                      36 28 0:31 / /cg1/pids rw - cgroup cgroup rw,pids\n\
+                      37 28 0:32 / /cg1/cpu rw - cgroup cgroup rw,cpu,cpuacct\n";
+        let groups = "3:pids:/b\n2:cpu,cpuacct:/b\n0::/a\n";
+        let files = |limit| limit_files(groups, mounts, limit);
+        let expected = ["/cg/a/pids.max", "/cg/pids.max", "/cg1/pids/b/pids.max"];
+        let expected = expected.iter().chain(&["/cg1/pids/pids.max"]).map(PathBuf::from);
+        assert_eq!(files(GroupLimit::Processes), expected.collect::<Vec<_>>());
+        let expected = ["/cg/a/cpu.max", "/cg/cpu.max"].map(PathBuf::from);
+        assert_eq!(files(GroupLimit::Processors), expected);
+    }
+
+    #[test]
+    fn reads_limits_of_a_process() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max open files            1024                 1048576              files\n\
+                      Max locked memory         8388608              unlimited            bytes\n";
+        assert_eq!(process_limit(limits, "Max open files"), Some((1024, 1_048_576)));
+        assert_eq!(process_limit(limits, "Max locked memory"), Some((8_388_608, UNLIMITED)));
+        assert_eq!(process_limit(limits, "Max processes"), None);
+    }
+
+    #[test]
     fn container_limit_is_at_mount_root() {
         let groups = "5:memory:/docker/f00\n4:cpu,cpuacct:/docker/f00\n0::/\n";
         let mounts = "8 3 0:2 /docker/f00 /cg/memory ro master:1 - cgroup cgroup rw,memory\n\
                       9 3 0:3 /docker/f00 /cg/cpu ro - cgroup cgroup rw,cpu,cpuacct\n\
                       7 3 0:9 / /proc rw - proc proc rw\n";
         let expected = [PathBuf::from("/cg/memory/memory.limit_in_bytes")];
-        assert_eq!(limit_files(groups, mounts), expected);
+        assert_eq!(limit_files(groups, mounts, GroupLimit::Memory), expected);
         let mounts = "8 3 0:2 / /cg rw - cgroup2 cgroup rw\n";
         let expected = ["/cg/memory.max", "/cg/memory.high"].map(PathBuf::from);
-        assert_eq!(limit_files("0::/\n", mounts), expected);
+        assert_eq!(limit_files("0::/\n", mounts, GroupLimit::Memory), expected);
         // A group outside of the mounted hierarchy.
-        assert_eq!(limit_files("0::/../other\n", mounts), expected);
+        assert_eq!(limit_files("0::/../other\n", mounts, GroupLimit::Memory), expected);
         for nothing in ["", "0::/\n", ":::\n\n - - \n"] {
-            assert!(limit_files(nothing, nothing).is_empty());
+            assert!(limit_files(nothing, nothing, GroupLimit::Memory).is_empty());
         }
     }
 

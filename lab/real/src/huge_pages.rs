@@ -1,5 +1,5 @@
 //! Huge pages for the simulator. Its tables need more address translations than a processor caches
-//! with 4 KiB pages; with huge pages it is up to a third faster (docs/measurements.md). The
+//! with 4 KiB pages; with huge pages it is up to a third faster (benches/measurements.md). The
 //! system's allocator (glibc 2.35 and later) uses them if an environment variable says so before a
 //! program starts.
 

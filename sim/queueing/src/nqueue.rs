@@ -16,8 +16,8 @@
 //! With N queues of K = 1 the model is Erlang's loss system; for N = 2 and load 1, a fifth of the
 //! packets is lost (`(1/2) / (1 + 1 + 1/2)`).
 //!
-//! All three give the same [`Solution`]. `docs/models/nqueue.md` has the derivations. A method must
-//! never return a solution in which served and lost packets do not add up to the arrivals.
+//! All three give the same [`Solution`]. `nqueue.md` of this crate has the derivations. A method
+//! must never return a solution in which served and lost packets do not add up to the arrivals.
 
 mod chain;
 mod diagram;

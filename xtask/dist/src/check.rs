@@ -11,7 +11,8 @@ use crate::image;
 use crate::package::Cpu;
 
 /// Debian's packages of what the checks need.
-const PACKAGES: [&str; 6] = ["mmdebstrap", "rpm", "rpm2cpio", "cpio", "bubblewrap", "iproute2"];
+const PACKAGES: [&str; 7] =
+    ["mmdebstrap", "rpm", "rpm2cpio", "cpio", "bubblewrap", "iproute2", "curl"];
 
 /// What was written, for the processor of this machine.
 pub(crate) struct Written {

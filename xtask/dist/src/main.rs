@@ -162,6 +162,8 @@ fn common_files(root: &Path, program: &Path, with_book: bool) -> anyhow::Result<
     let mut files = package::units(root)?;
     let print = |words: &[&str]| output(Command::new(program).args(words));
     files.push(File::config("/etc/weir/weir.toml", print(&["router", "--print-default-config"])?));
+    let gateway = print(&["gateway", "run", "--print-default-config"])?;
+    files.push(File::config("/etc/weir/weir-gateway.toml", gateway));
     files.extend(completions(program)?);
     files.extend(manual(root, program)?);
     if with_book {
@@ -230,14 +232,12 @@ fn manual(root: &Path, program: &Path) -> anyhow::Result<Vec<File>> {
         fs::remove_dir_all(&folder)?;
     }
     output(Command::new(program).arg("man").arg(&folder))?;
-    let mut files = Vec::new();
-    for entry in fs::read_dir(&folder)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let page = file::gzip(&fs::read(entry.path())?)?;
-        files.push(File::plain(format!("/usr/share/man/man1/{name}.gz"), page));
-    }
-    Ok(files)
+    let mut pages = Vec::new();
+    add_folder(&folder, "/usr/share/man", &mut pages)?;
+    let compressed = pages
+        .into_iter()
+        .map(|page| Ok(File::plain(format!("{}.gz", page.path), file::gzip(&page.data)?)));
+    compressed.collect()
 }
 
 /// `SOURCE_DATE_EPOCH`, or the time of the commit.

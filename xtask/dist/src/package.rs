@@ -185,8 +185,9 @@ pub(crate) mod tests {
         assert!(has(&deb, "/usr/share/zsh/vendor-completions/_weir") && has(&deb, "/usr/bin/weir"));
         assert!(has(&rpm, "/usr/share/zsh/site-functions/_weir"));
         let units = units(&root).expect("units");
-        for name in ["/weir-router.service", "/weir-router.socket", "/weir-controller.service"] {
-            assert!(units.iter().any(|unit| unit.path.ends_with(name)), "{name}");
+        for name in ["router.service", "router.socket", "controller.service", "gateway.service"] {
+            let name = format!("/weir-{name}");
+            assert!(units.iter().any(|unit| unit.path.ends_with(&name)), "{name}");
         }
     }
 }

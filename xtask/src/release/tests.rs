@@ -69,6 +69,18 @@ fn chart_must_have_the_version() {
 }
 
 #[test]
+fn baseline_is_the_last_release_before() {
+    let tags = ["v0.10.0", "v0.2.0", "v0.9.1", "v0.11.0-rc1", "v", "vendor"];
+    let before = |version: &str| baseline(tags.into_iter(), version).expect("a version");
+    assert_eq!(before("0.2.0"), None);
+    assert_eq!(before("0.3.0"), Some("v0.2.0"));
+    assert_eq!(before("0.10.0"), Some("v0.9.1"));
+    assert_eq!(before("1.0.0"), Some("v0.10.0"));
+    let error = baseline(std::iter::empty(), "0.3.0").expect_err("a clone without tags");
+    assert!(error.to_string().contains("git fetch --tags"), "{error}");
+}
+
+#[test]
 fn options_of_release() {
     let parse = |words: &[&str]| ReleaseOptions::parse(words.iter().copied());
     let with = ReleaseOptions { advisories: Some("db".into()) };

@@ -17,7 +17,8 @@ use weir_base::units::Time;
 use weir_controller::{Role, Server, Token, is_name};
 use weir_wire::Name;
 
-use self::file::{ControllerFile, DEFAULT_CONFIG, Databases};
+pub(crate) use self::file::DEFAULT_CONFIG;
+use self::file::{ControllerFile, Databases};
 use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;

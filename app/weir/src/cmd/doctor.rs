@@ -2,9 +2,12 @@
 //!
 //! [`system`] checks the features of the system, [`site`] the configuration and what it needs.
 
+mod credentials;
 mod process;
+mod router_user;
 mod site;
 mod system;
+mod unit;
 
 use std::path::PathBuf;
 
@@ -23,6 +26,9 @@ use crate::table::{count, outln, printable};
 /// Run it as root, or as the user of the router. No router needs to run. If one does, the ports and
 /// the socket that it uses count as found, and the limits are those of its process; otherwise they
 /// are those of this shell.
+///
+/// As root, files, disks, keys and ports are checked with the permissions of the user of the running
+/// router, or of the installed service.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir doctor\n  weir doctor -c weir.toml --json")]
 pub(crate) struct Args {
@@ -117,7 +123,7 @@ impl State {
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let site = site::check(args.config.as_deref());
     let mut findings = site.findings;
-    findings.extend(system::check(&site.config, &site.measured));
+    findings.extend(system::check(&site.config, &site.measured, &site.user));
     // What needs a change comes first. The sort is stable.
     findings.sort_by_key(Finding::state);
     if args.json {

@@ -27,6 +27,9 @@ use crate::quantity::{size, warn_about_bare_sizes};
 use crate::signals;
 use crate::transfer::{KeyArgs, RouterArgs, parse_prefix, refuse_local_name};
 
+/// What `weir gateway run --print-default-config` prints.
+pub(crate) const DEFAULT_CONFIG: &str = include_str!("../default-gateway.toml");
+
 /// The log without a line for each request.
 const QUIET_LOG: &str = "info,weir_gateway::access=warn";
 
@@ -214,10 +217,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                     .with_context(|| format!("cannot read {}", path.display()))?;
                 let origin = path.display().to_string();
                 let config = toml::from_str(&text).with_context(|| origin.clone())?;
-                warn_about_bare_sizes(&text, &origin, include_str!("../default-gateway.toml"));
+                warn_about_bare_sizes(&text, &origin, DEFAULT_CONFIG);
                 config
             }
-            _ => return print(include_str!("../default-gateway.toml").trim_end()),
+            _ => return print(DEFAULT_CONFIG.trim_end()),
         },
     };
     if config.front.is_none() && config.origins.is_empty() {
@@ -339,8 +342,6 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const DEFAULT_CONFIG: &str = include_str!("../default-gateway.toml");
 
     #[test]
     fn default_file_has_the_defaults() {

@@ -1,5 +1,6 @@
 //! Reloads of a running router, and `--check`.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nix::sys::signal::Signal;
@@ -124,6 +125,37 @@ fn refused_reload_changes_nothing() {
     assert!(error.contains("no longer exists") && error.contains("disk"), "{error}");
     assert_eq!(site.routes(), ["/old", "/one", "/two"]);
     assert!(site.log().contains("refused the new configuration"));
+    router.stop();
+}
+
+/// `systemctl reload` of the unit: both processes write to the journal, which is a file here.
+#[test]
+fn refused_reload_is_in_the_journal_once() {
+    let site = Site::new(BEFORE);
+    let router = site.start(&[]);
+    site.write("[oops]\n");
+    let reload = |variables: &[&str]| {
+        let journal = std::fs::File::options().append(true).open(site.path("log")).unwrap();
+        let file = journal.metadata().unwrap();
+        let mut command = site.weir(&["router", "--reload"]);
+        let stream = format!("{}:{}", file.dev(), file.ino());
+        for variable in variables {
+            let value = if *variable == "MAINPID" { "1" } else { &stream };
+            command.env(variable, value);
+        }
+        let before = site.log().matches("oops").count();
+        let status = command.stderr(journal).status().unwrap();
+        assert_eq!(status.code(), Some(1));
+        let lines = site.log().lines().filter(|line| line.contains("refused the new")).count();
+        assert!(lines > 0, "{}", site.log());
+        (site.log().matches("oops").count() - before, lines)
+    };
+    let (once, lines) = reload(&["MAINPID", "JOURNAL_STREAM"]);
+    assert_eq!(lines, 1, "{}", site.log());
+    // Another unit, such as a timer, has a journal of its own, and a terminal is none.
+    for other in [&["JOURNAL_STREAM"][..], &["MAINPID"], &[]] {
+        assert_eq!(reload(other).0, 2 * once, "{other:?}: {}", site.log());
+    }
     router.stop();
 }
 

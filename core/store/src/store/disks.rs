@@ -9,6 +9,7 @@ use crate::disk::{
 };
 use crate::entry::{EVICT_FIRST, Entry, NACK, UNVERIFIED, USED};
 use crate::holdings::Holdings;
+use crate::scope::is_management;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_wire::NameView;
@@ -137,7 +138,8 @@ impl Disks {
     ) -> Option<Packet> {
         let ArrivedData { data, hashes, .. } = *arrival;
         let is_storable = data.name.component_count() <= COMPONENTS_MAX
-            && data.wire.len() <= usize::from(u16::MAX);
+            && data.wire.len() <= usize::from(u16::MAX)
+            && !is_management(data.name);
         if !is_storable {
             return None;
         }
@@ -263,6 +265,10 @@ impl Disks {
         let Ok(name) = NameView::from_value(entry.name_value()) else {
             return OfferResult::Rejected;
         };
+        // Nor are answers of management, which each start of a router makes again.
+        if is_management(name) {
+            return OfferResult::Rejected;
+        }
         let key = key_of(name, entry.hash, tree.hash(entry.node));
         let (node, is_whole) = (entry.node, key.object == entry.hash);
         let offer = Offer {

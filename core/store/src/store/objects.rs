@@ -5,6 +5,7 @@ use super::disks::Disks;
 use super::memory::Memory;
 use crate::holdings::HoldingsCursor;
 use crate::objects::{ObjectsPage, StoredObject};
+use crate::scope::is_localhost;
 use crate::uses::TierShare;
 use weir_wire::{DataView, Name, NameView};
 
@@ -90,10 +91,7 @@ pub(super) fn keep_uses(memory: &mut Memory, disks: &mut Disks, index: u32) {
 /// Whether a list leaves out an object: the answers of management commands below `/localhost`,
 /// unless `prefix` selects them.
 fn is_hidden(name: NameView<'_>, prefix: NameView<'_>) -> bool {
-    let is_local = |name: NameView<'_>| {
-        name.components().next().is_some_and(|first| first.value == b"localhost")
-    };
-    is_local(name) && !is_local(prefix)
+    is_localhost(name) && !is_localhost(prefix)
 }
 
 /// The object of a node, if it has packets in memory and its name starts with `prefix`.

@@ -1,10 +1,11 @@
 //! The row of a file, within a change.
 
 use sqlx::{AnyConnection, Row as _};
+use weir_base::units::signed;
 use weir_control::File;
 use weir_wire::Name;
 
-use super::rows::{self, json, signed};
+use super::rows::{self, json};
 use super::unreadable::is_row_error;
 
 /// Inserts a file unless a row with its name exists. Returns whether it was inserted.

@@ -21,11 +21,12 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{
     AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Executor as _, SqlSafeStr as _, raw_sql,
 };
+use weir_base::units::signed;
 use weir_control::{File, FileStatus, Plan};
 use weir_wire::Name;
 
 pub use self::location::{DatabaseLocation, LocationError, ServerUrl};
-use self::rows::{json, signed};
+use self::rows::json;
 use self::servers::{Servers, is_primary};
 pub(crate) use self::sharing::{Changes, ControllerRow, FileChange, NUMBER_STEP};
 use self::transaction::Transaction;

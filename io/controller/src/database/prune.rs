@@ -1,6 +1,7 @@
 //! Removes old rows, so that the database stays small.
 
-use super::rows::signed;
+use weir_base::units::signed;
+
 use super::transaction::Transaction;
 use super::{Database, DatabaseError, NUMBER_STEP};
 

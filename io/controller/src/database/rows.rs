@@ -20,11 +20,6 @@ impl From<sqlx::Error> for Unreadable {
     }
 }
 
-/// SQL integers are signed.
-pub(super) fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 pub(super) fn unsigned(row: &AnyRow, column: &'static str) -> Result<u64, Unreadable> {
     Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or(0))
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
+use weir_base::units::signed;
 use weir_control::Plan;
 use weir_wire::Name;
 
-use super::rows::{self, Unreadable, json, signed, unsigned};
+use super::rows::{self, Unreadable, json, unsigned};
 use super::transaction::Transaction;
 use super::unreadable::Select;
 use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit};

@@ -8,8 +8,9 @@ use futures_util::StreamExt as _;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{Any, AssertSqlSafe, Row as _};
+use weir_base::units::signed;
 
-use super::rows::{Unreadable, signed};
+use super::rows::Unreadable;
 use super::{Database, DatabaseError};
 
 /// Maximum number of remembered rows, and maximum length of a key in characters.

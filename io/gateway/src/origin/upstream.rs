@@ -49,17 +49,26 @@ const FORBIDDEN_HEADERS: [HeaderName; 19] = [
     header::VIA,
 ];
 
-fn client(timeout: Duration) -> Result<Client, String> {
+fn client(scheme: &str, timeout: Duration) -> Result<Client, String> {
     // The second origin finds it installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    Client::builder()
+    let mut builder = Client::builder()
         .user_agent(USER_AGENT)
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
         .http1_only()
-        .connect_timeout(timeout)
-        .build()
-        .map_err(|error| format!("the HTTP client does not start: {error}"))
+        .connect_timeout(timeout);
+    if scheme == "http" {
+        // A client that may use TLS does not start on a system without CA certificates.
+        builder = builder.tls_certs_only([]);
+    }
+    builder.build().map_err(|error| {
+        let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+        format!(
+            "the HTTP client does not start: {cause}. For https://, this system needs CA \
+             certificates: on Debian, install ca-certificates, or name a file in SSL_CERT_FILE"
+        )
+    })
 }
 
 /// The headers that names may carry.
@@ -131,7 +140,7 @@ impl Upstream {
         let timeout = Duration::from_nanos(config.timeout.ns);
         let server = match base.scheme() {
             _ if base.query().is_some() => return Err(format!("`{url}` must not have a query")),
-            "http" | "https" => Server::Http(client(timeout)?),
+            "http" | "https" => Server::Http(client(base.scheme(), timeout)?),
             #[cfg(feature = "s3")]
             "s3" => Server::Bucket(Bucket::open(url)?),
             #[cfg(not(feature = "s3"))]

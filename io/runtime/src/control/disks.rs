@@ -20,10 +20,6 @@ use crate::snapshot::DiskSnapshot;
 
 /// How long opening the disks may take. A device that hangs must not block the start.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
-/// Memory in bytes for index and filter of one typical record: twice what they need.
-const INDEX_BYTES_PER_RECORD: u64 = 32;
-/// Minimum memory of one shard's index, however small the disks are.
-const INDEX_BYTES_MIN: u64 = 16 << 20;
 /// Minimum write backlog, however small the store is.
 const WRITE_BACKLOG_BYTES_MIN: u64 = 16 << 20;
 /// Minimum interval between log lines of the same kind.
@@ -102,14 +98,9 @@ impl OpenDisks {
 
     /// Memory limit of one shard's index, in bytes.
     fn index_bytes_max(&self, shard: usize) -> u64 {
-        if let Some(bytes) = self.config.index_bytes_max {
-            return bytes / self.shards as u64;
-        }
         let parts = (0..self.set.disks()).map(|disk| self.set.geometry(disk, shard as u32));
-        let capacity_bytes: u64 =
-            parts.map(|part| u64::from(part.regions) * part.region_bytes).sum();
-        let records = capacity_bytes / u64::from(self.config.tier.record_bytes_typical.max(1));
-        (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
+        let capacity_bytes = parts.map(|part| u64::from(part.regions) * part.region_bytes).sum();
+        self.config.shard_index_bytes_max(capacity_bytes, self.shards)
     }
 
     /// Memory limit of the index in bytes, for all shards.

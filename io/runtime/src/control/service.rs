@@ -154,12 +154,6 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use mio::{Poll, Token, Waker};
-    use weir_base::HashKey;
-
-    use super::super::workers::WorkerQueue;
     use super::*;
 
     /// Answers pulses as a worker thread does.
@@ -174,13 +168,7 @@ mod tests {
 
     #[test]
     fn stuck_worker_starves_the_watchdog() {
-        let poll = Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..2).map(|_| crossbeam_channel::unbounded()).unzip();
-        let queues = senders.into_iter();
-        let queues = queues.map(|commands| WorkerQueue { commands, waker: Arc::clone(&waker) });
-        let workers = Workers::new(queues.collect(), HashKey::new([1, 2]));
+        let (workers, receivers) = Workers::fixture();
         let at = |s: u64| Instant::ZERO.plus_ns(s * NS_PER_S);
         let mut watchdog = Watchdog::new(at(0), 4 * NS_PER_S, &workers);
         for round in 1..4 {

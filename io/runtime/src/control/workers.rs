@@ -184,20 +184,28 @@ impl Drop for WorkerThreads {
 }
 
 #[cfg(test)]
-mod tests {
-    use mio::{Poll, Token};
+impl Workers {
+    /// Queues of two worker threads that do not run. The tests receive the commands.
+    pub(super) fn fixture() -> (Self, Vec<crossbeam_channel::Receiver<ToWorker>>) {
+        let poll = mio::Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).unwrap());
+        let (queues, receivers) = (0..2)
+            .map(|_| {
+                let (commands, receiver) = crossbeam_channel::unbounded();
+                (WorkerQueue { commands, waker: Arc::clone(&waker) }, receiver)
+            })
+            .unzip();
+        (Self::new(queues, HashKey::new([1, 2])), receivers)
+    }
+}
 
+#[cfg(test)]
+mod tests {
     use super::*;
 
     #[test]
     fn stalled_worker_delays_management_once() {
-        let poll = Poll::new().unwrap();
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
-        let (senders, receivers): (Vec<_>, Vec<_>) =
-            (0..2).map(|_| crossbeam_channel::unbounded()).unzip();
-        let queues = senders.into_iter();
-        let queues = queues.map(|commands| WorkerQueue { commands, waker: Arc::clone(&waker) });
-        let workers = Workers::new(queues.collect(), HashKey::new([1, 2]));
+        let (workers, receivers) = Workers::fixture();
         let mut confirmation = Confirmation::new(workers);
         let [first, stalled] = &receivers[..] else { panic!("two threads") };
         let carry_out = || drop(first.try_iter().collect::<Vec<_>>());

@@ -18,6 +18,7 @@ use std::fmt::Write;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 use weir_base::FaceId;
+use weir_base::units::signed;
 use weir_transport::{ConsumerConfig, ConsumerStats, Controller, PathId, Target};
 
 use super::host::{DownloadError, Found, Summary};
@@ -142,10 +143,10 @@ impl DownloadSpans {
         by_face: &BTreeMap<(PathId, Option<FaceId>), u64>,
     ) {
         let verification = std::mem::replace(&mut self.verification, Span::none());
-        verification.record("weir.packets", integer(work.packets));
-        verification.record("weir.rejected", integer(work.rejected));
-        verification.record("weir.busy_us", integer(work.verify_ns / 1000));
-        self.write.record("weir.busy_us", integer(work.write_ns / 1000));
+        verification.record("weir.packets", signed(work.packets));
+        verification.record("weir.rejected", signed(work.rejected));
+        verification.record("weir.busy_us", signed(work.verify_ns / 1000));
+        self.write.record("weir.busy_us", signed(work.write_ns / 1000));
         if self.fetch.is_disabled() {
             return;
         }
@@ -169,7 +170,7 @@ impl DownloadSpans {
             ("weir.nacks", stats.nacks),
             ("weir.marks", stats.marks),
         ] {
-            fetch.record(name, integer(count));
+            fetch.record(name, signed(count));
         }
         fetch.record("weir.sources", sources(by_face).as_str());
     }
@@ -194,9 +195,9 @@ impl DownloadSpans {
                     let version = tracing::field::display(&summary.versioned);
                     download.record("weir.version", version);
                 }
-                download.record("weir.bytes", integer(summary.octets));
-                download.record("weir.segments", integer(summary.segments));
-                download.record("weir.resumed_segments", integer(summary.segments_resumed));
+                download.record("weir.bytes", signed(summary.octets));
+                download.record("weir.segments", signed(summary.segments));
+                download.record("weir.resumed_segments", signed(summary.segments_resumed));
                 download.record("weir.unchanged", summary.was_complete);
             }
             Err(error) => {
@@ -209,13 +210,9 @@ impl DownloadSpans {
     }
 }
 
-fn integer(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
 fn record_some(span: &Span, name: &str, value: Option<u64>) {
     if let Some(value) = value {
-        span.record(name, integer(value));
+        span.record(name, signed(value));
     }
 }
 

@@ -13,7 +13,7 @@
 //! 5. Continue with the next queue.
 //!
 //! The whole computation runs twice, with two resolutions. Their difference is the error estimate.
-//! `docs/models/nqueue.md` has the derivation and the error bound.
+//! `nqueue.md` of this crate has the derivation and the error bound.
 
 mod line;
 mod stage;

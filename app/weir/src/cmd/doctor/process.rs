@@ -6,18 +6,17 @@ use std::path::PathBuf;
 
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use weir_face::FaceUri;
-use weir_runtime::{MemoryLimit, memory_limit, memory_limit_of_process};
+use weir_runtime::{
+    GroupLimit, MemoryLimit, group_files, memory_limit, memory_limit_of_process, process_limit,
+};
 
 /// The processes of the unit that the packages install.
 const UNIT_PROCESSES: &str = "/sys/fs/cgroup/system.slice/weir-router.service/cgroup.procs";
 
-/// A limit without a bound.
-pub(super) const UNLIMITED: u64 = u64::MAX;
-
 /// A process, and how its limits are described.
 pub(super) struct Measured {
     /// `None` for this shell.
-    pid: Option<u32>,
+    pub(super) pid: Option<u32>,
 }
 
 impl Measured {
@@ -35,9 +34,8 @@ impl Measured {
         Self { pid: listening.or_else(of_unit) }
     }
 
-    #[cfg(test)]
-    pub(super) fn of(pid: Option<u32>) -> Self {
-        Self { pid }
+    pub(super) fn of_this_shell() -> Self {
+        Self { pid: None }
     }
 
     /// Whose limits these are.
@@ -48,7 +46,8 @@ impl Measured {
         }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    /// A file of the process in `/proc`.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
         let process = self.pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
         PathBuf::from(format!("/proc/{process}/{name}"))
     }
@@ -60,7 +59,7 @@ impl Measured {
     /// A soft and a hard limit by its title in `/proc/PID/limits` (proc(5)), such as
     /// `Max open files`.
     pub(super) fn limit(&self, title: &str) -> Option<(u64, u64)> {
-        limit_of(&self.text("limits")?, title)
+        process_limit(&self.text("limits")?, title)
     }
 
     /// A field of `/proc/PID/status`.
@@ -70,11 +69,14 @@ impl Measured {
         Some(line.trim().to_owned())
     }
 
-    /// The folder of its control group (version 2).
-    pub(super) fn group(&self) -> Option<PathBuf> {
-        let text = self.text("cgroup")?;
-        let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-        Some(PathBuf::from(format!("/sys/fs/cgroup{path}")))
+    /// The smallest limit of its control groups, and the file with it. `read` reads the text of a
+    /// file.
+    pub(super) fn group_limit(
+        &self,
+        limit: GroupLimit,
+        read: fn(&str) -> Option<u64>,
+    ) -> Option<(u64, PathBuf)> {
+        smallest(group_files(self.pid, limit), read)
     }
 
     pub(super) fn memory_limit(&self) -> Option<MemoryLimit> {
@@ -82,13 +84,13 @@ impl Measured {
     }
 }
 
-fn limit_of(limits: &str, title: &str) -> Option<(u64, u64)> {
-    let line = limits.lines().find_map(|line| line.strip_prefix(title))?;
-    let mut numbers = line.split_whitespace().map(|text| match text {
-        "unlimited" => Some(UNLIMITED),
-        number => number.parse().ok(),
+/// The smallest limit in these files, and its file.
+fn smallest(files: Vec<PathBuf>, read: fn(&str) -> Option<u64>) -> Option<(u64, PathBuf)> {
+    let limits = files.into_iter().filter_map(|path| {
+        let text = fs::read_to_string(&path).ok()?;
+        Some((read(text.trim())?, path))
     });
-    Some((numbers.next()??, numbers.next()??))
+    limits.min_by_key(|(limit, _)| *limit)
 }
 
 #[cfg(test)]
@@ -98,15 +100,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_limits_of_a_process() {
-        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
-                      Max open files            1024                 1048576              files\n\
-                      Max locked memory         8388608              unlimited            bytes\n";
-        assert_eq!(limit_of(limits, "Max open files"), Some((1024, 1_048_576)));
-        assert_eq!(limit_of(limits, "Max locked memory"), Some((8_388_608, UNLIMITED)));
-        assert_eq!(limit_of(limits, "Max processes"), None);
-        let own = Measured::of(None);
-        let of_pid = Measured::of(Some(std::process::id()));
+    fn smallest_limit_up_to_the_root_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let read = |text: &str| text.parse().ok();
+        let (leaf, slice) = (file("leaf", "max\n"), file("slice", "32\n"));
+        let root = file("root", "4096\n");
+        let files = vec![leaf.clone(), slice.clone(), root, folder.path().join("none")];
+        assert_eq!(smallest(files, read), Some((32, slice)));
+        assert_eq!(smallest(vec![leaf], read), None);
+    }
+
+    #[test]
+    fn limits_of_own_process_are_those_of_the_shell() {
+        let own = Measured::of_this_shell();
+        let of_pid = Measured { pid: Some(std::process::id()) };
         assert_eq!(own.limit("Max open files"), of_pid.limit("Max open files"));
         assert!(own.status("CapEff").is_some() && own.owner() == "of this shell");
     }

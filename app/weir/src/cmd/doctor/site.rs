@@ -1,5 +1,6 @@
 //! The configuration, and what it needs: sockets, ports, disks and the clock.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -7,14 +8,18 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::libc;
-use nix::unistd::{AccessFlags, access};
+use nix::unistd::{AccessFlags, faccessat};
 use weir_client::Client;
 use weir_face::{client_transport, unix_time_ms};
 
 use super::process::Measured;
+use super::router_user::RouterUser;
 use super::{Finding, Outcome};
-use crate::config::{ConfigFile, DiskSection, FileConfig, UnixChoice, disk_shortage, folder_of};
+use crate::config::{
+    ConfigFile, DiskSection, DiskSpace, FileConfig, UnixChoice, disk_spaces, folder_of,
+};
 use crate::table::octets;
 
 /// Binds a socket and closes it.
@@ -25,6 +30,7 @@ pub(super) struct Site {
     /// The configuration, or the defaults if it is invalid.
     pub(super) config: FileConfig,
     pub(super) measured: Measured,
+    pub(super) user: RouterUser,
     pub(super) findings: Vec<Finding>,
 }
 
@@ -33,10 +39,9 @@ pub(super) fn check(path: Option<&Path>) -> Site {
     let uri = client_transport().map(|choice| choice.uri).ok();
     let uri = uri.filter(|uri| Client::connect(uri).is_ok());
     let measured = Measured::find(uri.as_ref());
+    let user = RouterUser::find(&measured);
     let router = uri.map(|uri| uri.to_string());
-    let (config, outcome) = configuration(path);
-    let needed =
-        |check: &str, outcome| Finding::new(check, true, "the router does not start", outcome);
+    let (config, outcome) = configuration(path, &user);
     let mut findings = vec![
         needed("configuration", outcome),
         Finding::new(
@@ -45,50 +50,115 @@ pub(super) fn check(path: Option<&Path>) -> Site {
             "other machines reject signatures and certificates of this one",
             clock(),
         ),
-        needed("Unix socket", unix_socket(&config.faces.unix, router.as_deref())),
+        Finding::new(
+            "user",
+            false,
+            "the router may not have the permissions that are found",
+            user.outcome(),
+        ),
+        needed("Unix socket", unix_socket(&config.faces.unix, router.as_deref(), &user)),
     ];
-    let is_running = router.is_some();
+    findings.extend(ports(&config, router.is_some(), &user));
+    findings.extend(disks(&config, &user));
+    Site { config, measured, user, findings }
+}
+
+fn needed(check: &str, outcome: Outcome) -> Finding {
+    Finding::new(check, true, "the router does not start", outcome)
+}
+
+fn ports(config: &FileConfig, is_running: bool, user: &RouterUser) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for (name, addresses, bind) in [
         ("UDP port", &config.faces.udp, bind_udp as Bind),
         ("TCP port", &config.faces.tcp, bind_tcp as Bind),
         ("WebSocket port", &config.faces.websocket, bind_tcp as Bind),
     ] {
         for &address in addresses {
-            findings.push(needed(&format!("{name} {address}"), port(bind(address), is_running)));
+            // The first try tells a port in use from a port that the user may not have.
+            let bound = bind(address).and_then(|()| user.run_bind(|| bind(address)));
+            findings.push(needed(&format!("{name} {address}"), port(bound, is_running)));
         }
     }
+    findings
+}
+
+fn disks(config: &FileConfig, user: &RouterUser) -> Vec<Finding> {
     if config.disk.is_empty() {
         let detail = "none is configured: the store is in memory alone";
-        findings.push(needed("disks", Outcome::found(detail)));
+        return vec![needed("disks", Outcome::found(detail))];
     }
+    let mut findings = Vec::new();
     for disk in &config.disk {
         let shown = disk.path.display();
-        findings.push(needed(&format!("disk {shown}"), disk_file(disk)));
-        findings.extend(disk_space(disk));
+        let outcome = user.run_at(&disk.path, || disk_file(disk, user));
+        findings.push(needed(&format!("disk {shown}"), outcome));
+        if is_folder_missing(disk, user) {
+            continue;
+        }
         findings.push(Finding::new(
             format!("direct access to {shown}"),
             false,
             "the page cache holds a second copy of data, which the store needs for itself",
-            direct_access(disk),
+            user.run_at(&disk.path, || direct_access(disk, user)),
         ));
     }
-    Site { config, measured, findings }
+    // The user of a service may not look into its folder before the start.
+    let spaces = || disk_spaces(&config.disk);
+    let spaces = if user.unit.is_some() { spaces() } else { user.run(spaces) };
+    findings.extend(spaces.iter().map(disk_space));
+    findings
 }
 
-fn configuration(path: Option<&Path>) -> (FileConfig, Outcome) {
-    let (config, path) = match ConfigFile::read(path) {
-        Ok(file) => (file.config, file.path),
+/// Whether systemd has not created the folder of a disk yet.
+fn is_folder_missing(disk: &DiskSection, user: &RouterUser) -> bool {
+    user.owns(&disk.path) && !folder_of(&disk.path).exists()
+}
+
+/// The configuration that the user of the router reads. If it cannot, the other checks use what
+/// this user reads.
+fn configuration(path: Option<&Path>, user: &RouterUser) -> (FileConfig, Outcome) {
+    // The router has another working folder.
+    let path = path.and_then(|path| std::path::absolute(path).ok());
+    let (config, outcome) = user.run(|| read_configuration(path.as_deref(), user));
+    let config = config.or_else(|| read_configuration(path.as_deref(), user).0);
+    (config.unwrap_or_default(), outcome)
+}
+
+fn read_configuration(path: Option<&Path>, user: &RouterUser) -> (Option<FileConfig>, Outcome) {
+    let file = match ConfigFile::read(path) {
+        Ok(file) => file,
         Err(error) => {
-            let fix = "correct the file; weir router --print-default-config prints all keys";
-            return (FileConfig::default(), Outcome::missing(format!("{error:#}"), fix));
+            let fix = match path {
+                Some(path) if is_denied(&error) => user.grant(path),
+                _ => "correct the file; weir router --print-default-config prints all keys".into(),
+            };
+            return (None, Outcome::missing(format!("{error:#}"), fix));
         }
     };
-    let outcome = match (config.to_runtime(), path) {
-        (Err(error), _) => Outcome::missing(format!("{error:#}"), "correct the file"),
-        (Ok(_), Some(path)) => Outcome::found(path.display().to_string()),
-        (Ok(_), None) => Outcome::found("no file: the defaults"),
+    // Both read further files: certificates, keys, tokens and routes.
+    let outcome = match file.config.to_runtime().map(drop).and_then(|()| agent(&file.config)) {
+        Err(error) if is_denied(&error) => {
+            let fix = user.grant(Path::new("the file"));
+            Outcome::missing(format!("{error:#}"), fix)
+        }
+        Err(error) => Outcome::missing(format!("{error:#}"), "correct the file"),
+        Ok(()) => match &file.path {
+            Some(path) => Outcome::found(path.display().to_string()),
+            None => Outcome::found("no file: the defaults"),
+        },
     };
-    (config, outcome)
+    (Some(file.config), outcome)
+}
+
+fn agent(config: &FileConfig) -> anyhow::Result<()> {
+    config.controller.agent(&[], BTreeMap::new()).map(drop)
+}
+
+/// Whether an error is about permissions.
+fn is_denied(error: &anyhow::Error) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == ErrorKind::PermissionDenied)
 }
 
 fn clock() -> Outcome {
@@ -101,7 +171,7 @@ fn clock() -> Outcome {
     }
 }
 
-fn unix_socket(choice: &UnixChoice, router: Option<&str>) -> Outcome {
+fn unix_socket(choice: &UnixChoice, router: Option<&str>, user: &RouterUser) -> Outcome {
     let path = match (router, choice) {
         (Some(uri), _) => return Outcome::found(format!("a router answers at {uri}")),
         (None, UnixChoice::None) => return Outcome::found("none is configured"),
@@ -109,14 +179,22 @@ fn unix_socket(choice: &UnixChoice, router: Option<&str>) -> Outcome {
         (None, UnixChoice::Auto) => return Outcome::found("no router runs; a path is free"),
         (None, UnixChoice::Path(path)) => path,
     };
+    if user.unit.as_ref().is_some_and(|unit| unit.opens_socket(path)) {
+        return Outcome::found(format!("systemd opens {} for the service", path.display()));
+    }
     let folder = folder_of(path);
-    match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
+    match user.run_at(path, || may_create_in(folder)) {
         Ok(()) => Outcome::found(format!("{} can be created", path.display())),
         Err(error) => Outcome::missing(
             format!("{} cannot be created: {error}", path.display()),
-            format!("install -d -o \"$USER\" {}", folder.display()),
+            format!("mkdir -p {}; {}", folder.display(), user.grant(folder)),
         ),
     }
+}
+
+/// Whether the effective user may create files in a folder.
+fn may_create_in(folder: &Path) -> Result<(), Errno> {
+    faccessat(AT_FDCWD, folder, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)
 }
 
 fn bind_udp(address: SocketAddr) -> io::Result<()> {
@@ -150,22 +228,25 @@ fn port(bound: io::Result<()>, is_running: bool) -> Outcome {
     }
 }
 
-/// What fixes a check that this user may not do.
-const RUN_AS_ROOT: &str = "run weir doctor as root, or as the user of the router";
-
 /// Where the service may write. Its user exists only while it runs, so no file can belong to it.
-const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block \
-                              device with SupplementaryGroups=disk";
+const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block device with \
+     PrivateDevices=no, DeviceAllow=PATH and SupplementaryGroups=disk";
 
 /// Whether the disk can be opened, or its file created.
-fn disk_file(disk: &DiskSection) -> Outcome {
+fn disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {
     let path = &disk.path;
+    if user.unit.as_ref().is_some_and(|unit| !unit.may_write(path)) {
+        return Outcome::missing(
+            "the unit may not write there (ProtectSystem=strict, PrivateDevices=yes)",
+            format!("{SERVICE_FOLDER}, and to folders in ReadWritePaths="),
+        );
+    }
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return Outcome::missing(format!("{error}"), RUN_AS_ROOT);
+            return Outcome::missing(format!("{error}"), user.grant(path));
         }
-        Err(_) => return new_disk_file(disk),
+        Err(_) => return new_disk_file(disk, user),
     };
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) if metadata.file_type().is_block_device() => Outcome::found("a block device"),
@@ -175,56 +256,51 @@ fn disk_file(disk: &DiskSection) -> Outcome {
             Outcome::found(format!("a file of {size}, {allocated} are allocated"))
         }
         Err(error) => {
-            Outcome::missing(format!("{error}"), format!("{RUN_AS_ROOT}; {SERVICE_FOLDER}"))
+            Outcome::missing(format!("{error}"), format!("{}; {SERVICE_FOLDER}", user.grant(path)))
         }
     }
 }
 
 /// Whether the file of a disk can be created.
-fn new_disk_file(disk: &DiskSection) -> Outcome {
+fn new_disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {
     let folder = folder_of(&disk.path);
-    match access(folder, AccessFlags::W_OK | AccessFlags::X_OK) {
+    match may_create_in(folder) {
+        // systemd creates the folder.
+        Err(_) if is_folder_missing(disk, user) && disk.size.is_some() => {
+            Outcome::found("a new file")
+        }
         Err(Errno::EACCES) if folder.exists() => Outcome::missing(
             format!("{} cannot be created: Permission denied", disk.path.display()),
-            format!("{RUN_AS_ROOT}; {SERVICE_FOLDER}"),
+            format!("{}; {SERVICE_FOLDER}", user.grant(folder)),
         ),
-        Err(error) => Outcome::missing(
+        Err(error) if !is_folder_missing(disk, user) => Outcome::missing(
             format!("{} cannot be created: {error}", disk.path.display()),
             format!("mkdir -p {}; {SERVICE_FOLDER}", folder.display()),
         ),
-        Ok(()) if disk.size.is_none() => {
+        _ if disk.size.is_none() => {
             Outcome::missing("a new file needs a size", "add `size` to [[disk]]")
         }
-        Ok(()) => Outcome::found("a new file"),
+        _ => Outcome::found("a new file"),
     }
 }
 
-/// Whether there is space for the whole disk. A file whose space is not reserved works until the
-/// file system is full; for a new one the router reserves it at the start. `None` if the disk has
-/// no size of its own, or no folder.
-fn disk_space(disk: &DiskSection) -> Option<Finding> {
-    let existing = fs::metadata(&disk.path).ok();
-    let is_device =
-        existing.as_ref().is_some_and(|metadata| metadata.file_type().is_block_device());
-    if disk.size.is_none() || is_device || !folder_of(&disk.path).exists() {
-        return None;
-    }
-    let is_new = existing.is_none();
-    let outcome = match disk_shortage(disk) {
-        Some(shortage) => Outcome::missing(shortage.detail, shortage.fix),
+/// Whether there is space for whole disks. A file whose space is not reserved works until the file
+/// system is full; for a new one the router reserves it at the start.
+fn disk_space(space: &DiskSpace<'_>) -> Finding {
+    let outcome = match &space.shortage {
+        Some(shortage) => Outcome::missing(shortage.detail.clone(), shortage.fix.clone()),
         None => Outcome::found("there is space for all of it"),
     };
-    let effect = if is_new {
+    let effect = if space.has_new {
         "the router does not start, or writes fail when the file system is full"
     } else {
         "writes fail when the file system is full"
     };
-    let check = format!("space for {}", disk.path.display());
-    Some(Finding::new(check, is_new, effect, outcome))
+    Finding::new(format!("space for {}", space.paths()), space.has_new, effect, outcome)
 }
 
 /// Whether the file system has O_DIRECT.
-fn direct_access(disk: &DiskSection) -> Outcome {
+fn direct_access(disk: &DiskSection, user: &RouterUser) -> Outcome {
     if !disk.direct {
         return Outcome::found("switched off (direct = false)");
     }
@@ -238,10 +314,10 @@ fn direct_access(disk: &DiskSection) -> Outcome {
             .custom_flags(libc::O_DIRECT | libc::O_TMPFILE)
             .open(folder_of(&disk.path)),
     };
-    direct_outcome(opened.map(drop))
+    direct_outcome(opened.map(drop), || user.grant(&disk.path))
 }
 
-fn direct_outcome(opened: io::Result<()>) -> Outcome {
+fn direct_outcome(opened: io::Result<()>, grant: impl Fn() -> String) -> Outcome {
     match opened {
         Ok(()) => Outcome::found("usable"),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Outcome::missing(
@@ -249,7 +325,7 @@ fn direct_outcome(opened: io::Result<()>) -> Outcome {
             "use another file system, such as ext4 or XFS, or set direct = false",
         ),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Outcome::missing(format!("it cannot be checked: {error}"), RUN_AS_ROOT)
+            Outcome::missing(format!("it cannot be checked: {error}"), grant())
         }
         Err(error) => Outcome::missing(format!("{error}"), "set direct = false in [[disk]]"),
     }
@@ -258,7 +334,13 @@ fn direct_outcome(opened: io::Result<()>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::super::State;
+    use super::super::router_user::RUN_AS_ROOT;
     use super::*;
+
+    /// The user of these tests.
+    fn own_user() -> RouterUser {
+        RouterUser::find(&Measured { pid: Some(std::process::id()) })
+    }
 
     #[test]
     fn taken_port_is_missing_without_a_router() {
@@ -272,33 +354,37 @@ mod tests {
 
     #[test]
     fn disk_larger_than_free_space_is_missing() {
+        let user = own_user();
+        let disk_file = |disk: &DiskSection| disk_file(disk, &user);
+        let disk_space = |disk: DiskSection| disk_spaces(&[disk]).first().map(disk_space);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk");
         let text = |size: &str| format!("[[disk]]\npath = {path:?}\nsize = \"{size}\"\n");
         let disk = |size: &str| FileConfig::parse(&text(size), "a").unwrap().disk.remove(0);
-        assert_eq!(disk_space(&disk("64MiB")).unwrap().state(), State::Found);
+        assert_eq!(disk_space(disk("64MiB")).unwrap().state(), State::Found);
         assert_eq!(disk_file(&disk("64MiB")), Outcome::found("a new file"));
-        let finding = disk_space(&disk("1000000TiB")).unwrap();
+        let finding = disk_space(disk("1000000TiB")).unwrap();
         assert_eq!(finding.state(), State::Missing);
         assert!(finding.fix.as_ref().unwrap().contains("reduce"), "{finding:?}");
         // A router may run with this file until the file system is full.
         fs::write(&path, "a").unwrap();
-        assert_eq!(disk_space(&disk("1000000TiB")).unwrap().state(), State::Recommended);
+        assert_eq!(disk_space(disk("1000000TiB")).unwrap().state(), State::Recommended);
         assert!(disk_file(&disk("64MiB")).is_found);
         let lost =
             FileConfig::parse("[[disk]]\npath = \"/none/a\"\nsize = \"1GiB\"\n", "a").unwrap();
-        assert!(disk_space(&lost.disk[0]).is_none());
+        assert!(disk_space(lost.disk[0].clone()).is_none());
         let outcome = disk_file(&lost.disk[0]);
         assert!(!outcome.is_found && outcome.fix.contains("/none"), "{outcome:?}");
     }
 
     #[test]
     fn denied_permission_asks_for_root() {
-        let outcome = direct_outcome(Err(ErrorKind::PermissionDenied.into()));
+        let grant = || RUN_AS_ROOT.to_owned();
+        let outcome = direct_outcome(Err(ErrorKind::PermissionDenied.into()), grant);
         assert!(!outcome.is_found && outcome.fix.contains("as root"), "{outcome:?}");
-        let outcome = direct_outcome(Err(ErrorKind::InvalidInput.into()));
+        let outcome = direct_outcome(Err(ErrorKind::InvalidInput.into()), grant);
         assert!(outcome.fix.contains("direct = false"), "{outcome:?}");
-        assert!(direct_outcome(Ok(())).is_found);
+        assert!(direct_outcome(Ok(()), grant).is_found);
     }
 
     #[test]
@@ -306,7 +392,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weir.toml");
         fs::write(&path, "[store]\nsizes = 1\n").unwrap();
-        let (_, outcome) = configuration(Some(&path));
+        let (_, outcome) = configuration(Some(&path), &own_user());
         assert!(!outcome.is_found && outcome.detail.contains("sizes"), "{outcome:?}");
     }
 }

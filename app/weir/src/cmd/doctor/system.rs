@@ -10,9 +10,11 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{SetSockOpt, setsockopt, sockopt};
-use weir_runtime::installed_memory_bytes;
+use weir_runtime::{GroupLimit, UNLIMITED, installed_memory_bytes};
 
-use super::process::{Measured, UNLIMITED};
+use super::credentials::{CAP_IPC_LOCK, CAP_NET_ADMIN};
+use super::process::Measured;
+use super::router_user::RouterUser;
 use super::{Finding, Outcome};
 use crate::config::FileConfig;
 use crate::table::octets;
@@ -21,6 +23,7 @@ use crate::table::octets;
 struct Subject<'a> {
     config: &'a FileConfig,
     process: &'a Measured,
+    user: &'a RouterUser,
 }
 
 /// A feature without which a router works, with less performance. `missing`, `effect` and `remedy`
@@ -160,8 +163,8 @@ const FEATURES: &[Feature] = &[
     ),
 ];
 
-pub(super) fn check(config: &FileConfig, process: &Measured) -> Vec<Finding> {
-    let subject = Subject { config, process };
+pub(super) fn check(config: &FileConfig, process: &Measured, user: &RouterUser) -> Vec<Finding> {
+    let subject = Subject { config, process, user };
     let findings = FEATURES.iter().map(|feature| {
         let mut outcome = (feature.check)(&subject);
         if outcome.fix.is_empty() {
@@ -195,7 +198,10 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 }
 
 fn memory(subject: &Subject<'_>) -> Outcome {
-    let (limit, installed) = (subject.process.memory_limit(), installed_memory_bytes());
+    let of_unit = subject.user.unit.as_ref().and_then(|unit| unit.memory.clone());
+    let limits = [of_unit, subject.process.memory_limit()].into_iter().flatten();
+    let (limit, installed) =
+        (limits.min_by_key(|limit| limit.left_bytes), installed_memory_bytes());
     if let Some(shortage) = subject.config.memory_shortage(limit.as_ref(), installed) {
         return Outcome::missing(shortage.detail, shortage.fix);
     }
@@ -221,9 +227,11 @@ const THREADS_NEEDED: u64 = 64;
 
 fn threads(subject: &Subject<'_>) -> Outcome {
     let own = subject.process.limit("Max processes").map_or(UNLIMITED, |(soft, _)| soft);
-    let group = subject.process.group().and_then(|group| kernel_number(group.join("pids.max")));
-    let owner = subject.process.owner();
-    match group.unwrap_or(UNLIMITED).min(own) {
+    let group = subject.process.group_limit(GroupLimit::Processes, |text| text.parse().ok());
+    let group = group.filter(|(limit, _)| *limit < own);
+    let owner = group.as_ref().map(|(_, file)| format!(" ({})", file.display()));
+    let owner = format!("{}{}", subject.process.owner(), owner.unwrap_or_default());
+    match group.map_or(own, |(limit, _)| limit) {
         UNLIMITED => Outcome::found("no limit"),
         limit if limit >= THREADS_NEEDED => Outcome::found(format!("at most {limit}, {owner}")),
         limit => {
@@ -246,9 +254,10 @@ fn open_files(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-fn io_uring(_: &Subject<'_>) -> Outcome {
+fn io_uring(subject: &Subject<'_>) -> Outcome {
     let disabled = kernel_number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0);
-    match IoUring::new(8) {
+    // Mode 1 allows it to root, and to a group.
+    match subject.user.run(|| IoUring::new(8)) {
         Ok(ring) if ring.params().is_feature_ext_arg() => Outcome::found("usable"),
         Ok(_) => Outcome::missing("the kernel is older than Linux 5.11", "use a newer kernel"),
         Err(error) => match disabled {
@@ -359,10 +368,6 @@ fn receive_buffers(subject: &Subject<'_>) -> Outcome {
     }
 }
 
-/// The numbers of capabilities (capabilities(7)).
-const CAP_NET_ADMIN: u32 = 12;
-const CAP_IPC_LOCK: u32 = 14;
-
 fn has_capability(process: &Measured, capability: u32) -> bool {
     let set = process.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok());
     set.is_some_and(|set| set >> capability & 1 == 1)
@@ -401,8 +406,9 @@ fn file_watches(_: &Subject<'_>) -> Outcome {
 fn processors(subject: &Subject<'_>) -> Outcome {
     let owner = subject.process.owner();
     let allowed = subject.process.status("Cpus_allowed_list").and_then(|list| count_of(&list));
-    let group = subject.process.group().and_then(|group| kernel_text(group.join("cpu.max")));
-    let usable = allowed.unwrap_or(usize::MAX).min(group.map_or(usize::MAX, |text| quota(&text)));
+    let group = subject.process.group_limit(GroupLimit::Processors, quota);
+    let group = group.and_then(|(limit, _)| usize::try_from(limit).ok());
+    let usable = allowed.unwrap_or(usize::MAX).min(group.unwrap_or(usize::MAX));
     let online = kernel_text("/sys/devices/system/cpu/online").and_then(|text| count_of(&text));
     match online {
         Some(online) if usable < online => Outcome::missing(
@@ -416,12 +422,10 @@ fn processors(subject: &Subject<'_>) -> Outcome {
 }
 
 /// The number of processors that `cpu.max` grants, at least 1: a quota and a period, or `max`.
-fn quota(text: &str) -> usize {
-    let mut numbers = text.split_whitespace().map(str::parse::<usize>);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(quota)), Some(Ok(period))) if period > 0 => (quota / period).max(1),
-        _ => usize::MAX,
-    }
+fn quota(text: &str) -> Option<u64> {
+    let (quota, period) = text.split_once(' ')?;
+    let (quota, period): (u64, u64) = (quota.parse().ok()?, period.trim().parse().ok()?);
+    Some(quota.checked_div(period)?.max(1))
 }
 
 /// The number of processors in a list such as `0-3,8`.
@@ -436,6 +440,13 @@ fn count_of(list: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The outcome of a check for a router that this shell would start.
+    fn of_shell(config: &FileConfig, check: fn(&Subject<'_>) -> Outcome) -> Outcome {
+        let process = Measured::of_this_shell();
+        let user = RouterUser::find(&Measured { pid: Some(std::process::id()) });
+        check(&Subject { config, process: &process, user: &user })
+    }
 
     /// The table in docs/operate.md. WEIR_WRITE_OPTIONS=1 writes it.
     #[test]
@@ -470,17 +481,18 @@ mod tests {
     #[test]
     fn memory_above_that_of_the_machine_is_missing() {
         let large = FileConfig::parse("[store]\nsize = \"8000000TiB\"\n", "a").unwrap();
-        let outcome = memory(&Subject { config: &large, process: &Measured::of(None) });
+        let outcome = of_shell(&large, memory);
         assert!(!outcome.is_found && outcome.detail.contains("[store] size"), "{outcome:?}");
     }
 
     #[test]
     fn limits_are_those_of_the_running_router() {
         let config = FileConfig::default();
+        let user = RouterUser::find(&Measured { pid: Some(std::process::id()) });
         let pid = std::process::id();
         for (pid, owner) in [(Some(pid), "of the running router"), (None, "of this shell")] {
-            let process = Measured::of(pid);
-            let outcome = open_files(&Subject { config: &config, process: &process });
+            let process = Measured { pid };
+            let outcome = open_files(&Subject { config: &config, process: &process, user: &user });
             let is_unlimited = outcome.detail == "no limit";
             assert!(is_unlimited || outcome.detail.contains(owner), "{outcome:?}");
         }
@@ -490,18 +502,17 @@ mod tests {
     fn several_disks_need_more_locked_memory() {
         let disk = |at: usize| format!("[[disk]]\npath = \"/d/{at}\"\nsize = \"1GiB\"\n");
         let config = FileConfig::parse(&(0..3).map(disk).collect::<String>(), "a").unwrap();
-        let process = Measured::of(None);
-        let outcome = locked_memory(&Subject { config: &config, process: &process });
+        let outcome = of_shell(&config, locked_memory);
         let is_free = ["no limit", "CAP_IPC_LOCK"].iter().any(|word| outcome.detail.contains(word));
         assert!(is_free || outcome.detail.contains("disks need 15.0 MiB"), "{outcome:?}");
     }
 
     #[test]
     fn reads_processor_quotas() {
-        assert_eq!(quota("max 100000"), usize::MAX);
-        assert_eq!(quota("150000 100000"), 1);
-        assert_eq!(quota("50000 100000"), 1);
-        assert_eq!(quota("400000 100000"), 4);
-        assert_eq!(quota(""), usize::MAX);
+        assert_eq!(quota("max 100000"), None);
+        assert_eq!(quota("150000 100000"), Some(1));
+        assert_eq!(quota("50000 100000"), Some(1));
+        assert_eq!(quota("400000 100000"), Some(4));
+        assert_eq!((quota(""), quota("1 0")), (None, None));
     }
 }

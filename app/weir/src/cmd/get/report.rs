@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 use weir_base::FaceId;
+use weir_base::units::signed;
 use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::TrustedSigner;
@@ -100,7 +101,7 @@ impl Report {
             ("weir.retransmissions", self.stats.retransmissions),
             ("weir.losses", self.stats.losses),
         ] {
-            span.record(name, i64::try_from(count).unwrap_or(i64::MAX));
+            span.record(name, signed(count));
         }
         let mut sources = BTreeMap::<&str, u64>::new();
         for (&(_, face), &packets) in &self.by_face {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use nix::sys::stat::{FileStat, fstat};
 use weir_agent::Agent;
 use weir_client::ClientError;
 use weir_face::{FaceUri, client_transport};
@@ -14,7 +15,7 @@ use weir_runtime::{Handle, Runtime, RuntimeConfig, StartError, memory_limit};
 
 use super::{Args, LogLevel, print};
 use crate::config::{ConfigFile, FileConfig, UnixChoice, keys_for_restart};
-use crate::exit::Exit;
+use crate::exit::{Exit, InJournal};
 use crate::management_client::ManagementClient;
 use crate::table::errln;
 use crate::transfer::cannot_connect;
@@ -128,9 +129,21 @@ pub(super) fn request(args: &Args) -> anyhow::Result<()> {
     let answer = client.send_command(Command::RouterReload, &ControlParameters::default())?;
     match answer.code {
         200 => print(&format!("reloaded: {}", answer.text)),
-        409 => bail!("the router refused the new configuration: {}", answer.text),
+        409 => {
+            let text = format!("the router refused the new configuration: {}", answer.text);
+            Err(if is_reload_of_unit() { InJournal(text).into() } else { anyhow::anyhow!(text) })
+        }
         _ => Err(crate::management_client::explain_response(&answer)),
     }
+}
+
+/// Whether this command is the `ExecReload=` of the router's unit, and writes to the same journal as
+/// the router, which has logged the outcome. systemd sets MAINPID only there, and JOURNAL_STREAM to
+/// the device and inode of the journal's socket (systemd.exec(5)).
+fn is_reload_of_unit() -> bool {
+    let journal = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let is_journal = |file: FileStat| journal == format!("{}:{}", file.st_dev, file.st_ino);
+    std::env::var_os("MAINPID").is_some() && fstat(std::io::stderr()).is_ok_and(is_journal)
 }
 
 /// Where the running router may listen, the likeliest first. The configuration is the new one: it

@@ -12,8 +12,8 @@ use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::report::{DiskRow, Disks, Flow, Rate, Report, Sort};
-use super::table::{Row, Table, pad_left, pad_right, shorten};
-use crate::table::{count, octets, printable, span};
+use super::table::{Row, Table, pad_left, pad_right};
+use crate::table::{count, cut, octets, printable, shortened, span};
 
 /// The least width for blocks side by side.
 const WIDE_MIN: usize = 74;
@@ -82,12 +82,12 @@ fn header(view: &View<'_>, width: usize) -> Line<'static> {
     let mut text = format!(" {title}{paused}{state}");
     let left = width.saturating_sub(text.width() + 3);
     if left >= 12 {
-        text += &format!("  {}", shorten(&printable(view.uri), left));
+        text += &format!("  {}", shortened(&printable(view.uri), left));
     }
     let style = Style::new().add_modifier(Modifier::BOLD | Modifier::REVERSED);
     let alarm = if view.has_color { style.fg(Color::Red) } else { style };
     let style = if view.silence.is_some() { alarm } else { style };
-    Line::styled(pad_right(&cut(&text, width), width), style)
+    Line::styled(pad_right(cut(&text, width), width), style)
 }
 
 fn help(view: &View<'_>, width: usize) -> Line<'static> {
@@ -124,7 +124,7 @@ fn body(view: &View<'_>, report: &Report, width: usize, height: usize) -> Vec<Li
 fn problem_line(view: &View<'_>, problem: &str, width: usize) -> Line<'static> {
     let text = format!(" {}", printable(problem));
     let style = if view.has_color { Style::new().fg(Color::Red) } else { Style::new() };
-    Line::styled(cut(&text, width), style)
+    Line::styled(cut(&text, width).to_owned(), style)
 }
 
 fn heading_style(view: &View<'_>) -> Style {
@@ -357,22 +357,6 @@ fn object_table(view: &View<'_>, report: &Report) -> Option<Table> {
         rows: rows.collect(),
         empty: "no objects",
     })
-}
-
-/// The first `width` columns of a text.
-fn cut(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut line = String::new();
-    for letter in text.chars() {
-        line.push(letter);
-        if line.width() > width {
-            line.pop();
-            break;
-        }
-    }
-    line
 }
 
 /// A rate with about three digits: `0`, `7.5`, `250`, `12345`, `150k`, `1.2M`.

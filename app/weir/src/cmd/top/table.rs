@@ -1,8 +1,8 @@
 //! Tables that fit the width of the screen.
 
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
-use crate::table::printable;
+use crate::table::{printable, shortened};
 
 /// The space before each column but the first.
 const GAP: usize = 2;
@@ -51,7 +51,7 @@ impl Table {
         let name_width = longest.max(NAME_WIDTH_MIN).min(width.saturating_sub(used(&widths)));
 
         let line = |name: &str, cells: &mut dyn Iterator<Item = &str>| {
-            let mut line = pad_right(&shorten(&printable(name), name_width), name_width);
+            let mut line = pad_right(&shortened(&printable(name), name_width), name_width);
             for (cell, width) in cells.zip(&widths) {
                 line += &" ".repeat((GAP + width).saturating_sub(cell.width()));
                 line += cell;
@@ -64,7 +64,7 @@ impl Table {
             lines.push((line(&row.name, &mut cells), row.is_bad));
         }
         if self.rows.is_empty() && rows_max > 0 {
-            lines.push((shorten(&format!("  {}", self.empty), width), false));
+            lines.push((shortened(&format!("  {}", self.empty), width), false));
         }
         lines
     }
@@ -80,43 +80,9 @@ pub(super) fn pad_left(text: &str, width: usize) -> String {
     format!("{}{text}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Cuts out the middle of a text that is wider than `width`: the start of a name and its version
-/// both matter.
-pub(super) fn shorten(text: &str, width: usize) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let Some(left) = width.checked_sub(1) else { return String::new() };
-    let tail_width = left / 2;
-    let head = take_width(text.chars(), left - tail_width);
-    let tail: String = take_width(text.chars().rev(), tail_width).chars().rev().collect();
-    format!("{head}…{tail}")
-}
-
-/// The first characters that fit.
-fn take_width(letters: impl Iterator<Item = char>, width: usize) -> String {
-    let mut left = width;
-    let fits = |letter: &char| {
-        let rest = left.checked_sub(letter.width().unwrap_or(0));
-        left = rest.unwrap_or(left);
-        rest.is_some()
-    };
-    letters.take_while(fits).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shortens_names_in_the_middle() {
-        assert_eq!(shorten("/data/run7/v=17", 15), "/data/run7/v=17");
-        assert_eq!(shorten("/data/run7/v=17", 9), "/dat…v=17");
-        assert_eq!(shorten("日本日本", 5), "日…本");
-        for width in 0..9 {
-            assert!(shorten("/日本/日本/x", width).width() <= width, "{width}");
-        }
-    }
 
     #[test]
     fn drops_last_columns_first() {

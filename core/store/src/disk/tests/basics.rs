@@ -31,6 +31,35 @@ fn evicted_data_is_found_on_disk() {
     assert_eq!(fixture.store.stats().hits, 21);
 }
 
+#[test]
+fn management_is_not_written_to_disks() {
+    let written = ["/localhop/app/v=1/seg=0", "/localhop/nfdx", "/a/localhost/nfd"];
+    let management = ["/localhost/nfd/faces/list/v=1/seg=0", "/localhop/nfd/rib/register/v=1"];
+    for (how, memory_bytes) in [("evicted", 3000), ("flushed", 1 << 20), ("too large", 600)] {
+        let mut fixture = Fixture::small();
+        fixture.set_capacity_bytes(memory_bytes);
+        fixture.settle();
+        for uri in management.iter().chain(&written) {
+            fixture.put_content(&name(uri), &[7; 900]);
+        }
+        for number in 0..10 {
+            fixture.put_content(&segment("/object/v=1", number), &[7; 900]);
+        }
+        while fixture.store.flush(fixture.now) {
+            fixture.settle();
+        }
+        fixture.settle();
+        fixture.restart();
+        fixture.settle();
+        for uri in management {
+            assert_eq!(fixture.content(&name(uri)), None, "{how}: {uri}");
+        }
+        for uri in written {
+            assert_eq!(fixture.content(&name(uri)), Some(vec![7; 900]), "{how}: {uri}");
+        }
+    }
+}
+
 /// Fills the fixture's log with `count` Data packets of about 1.5 KB, written one after another.
 fn fill(fixture: &mut Fixture, count: u64) -> Vec<weir_wire::Name> {
     let names: Vec<_> = (0..count).map(|number| segment("/object/v=1", number)).collect();
