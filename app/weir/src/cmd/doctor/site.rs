@@ -152,7 +152,10 @@ fn read_configuration(path: Option<&Path>, user: &RouterUser) -> (Option<FileCon
 }
 
 fn agent(config: &FileConfig) -> anyhow::Result<()> {
-    config.controller.agent(&[], BTreeMap::new()).map(drop)
+    let mut section = config.controller.clone();
+    // Without a name here, the environment of the service may have it.
+    section.name.get_or_insert_with(|| "router".to_owned());
+    section.agent(&[], BTreeMap::new()).map(drop)
 }
 
 /// Whether an error is about permissions.
