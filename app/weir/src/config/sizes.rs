@@ -35,8 +35,8 @@ impl FileConfig {
             .collect()
     }
 
-    /// Whether the store, the index of the disks and the router's other memory exceed a limit or the
-    /// machine's memory.
+    /// Whether the store, the index of the disks and the router's other memory exceed a limit or
+    /// the machine's memory.
     pub(crate) fn memory_shortage(
         &self,
         limit: Option<&MemoryLimit>,
