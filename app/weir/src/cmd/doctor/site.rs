@@ -75,7 +75,7 @@ fn ports(config: &FileConfig, is_running: bool, user: &RouterUser) -> Vec<Findin
         ("WebSocket port", &config.faces.websocket, bind_tcp as Bind),
     ] {
         for &address in addresses {
-            // The first try finds a port in use, and the second one a port that the user may not have.
+            // The first try finds a port in use, the second one a port that the user may not have.
             let bound = bind(address).and_then(|()| user.run_bind(|| bind(address)));
             findings.push(needed(&format!("{name} {address}"), port(bound, is_running)));
         }
