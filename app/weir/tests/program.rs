@@ -357,7 +357,7 @@ fn with_disk(folder: &Path) -> String {
     format!("{QUIET}[[disk]]\npath = {path:?}\nsize = \"64MiB\"\ndirect = false\n")
 }
 
-/// The row of a check, of which this is the start.
+/// The row of a check whose name starts with `check`.
 fn found(findings: &[Value], check: &str) -> Value {
     let is_it = |row: &&Value| row["check"].as_str().expect("a name").starts_with(check);
     findings.iter().find(is_it).expect(check).clone()

@@ -27,8 +27,8 @@ use crate::table::{count, outln, printable};
 /// the socket that it uses count as found, and the limits are those of its process; otherwise they
 /// are those of this shell.
 ///
-/// As root, files, disks, keys and ports are checked with the permissions of the user of the running
-/// router, or of the installed service.
+/// As root, files, disks, keys and ports are checked with the permissions of the user of the
+/// running router, or of the installed service.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  weir doctor\n  weir doctor -c weir.toml --json")]
 pub(crate) struct Args {

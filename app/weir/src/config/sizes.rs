@@ -35,8 +35,8 @@ impl FileConfig {
             .collect()
     }
 
-    /// Whether the store, the index of the disks and the router's other memory exceed a limit or the
-    /// machine's memory.
+    /// Whether the store, the index of the disks and the router's other memory exceed a limit or
+    /// the machine's memory.
     pub(crate) fn memory_shortage(
         &self,
         limit: Option<&MemoryLimit>,
@@ -105,8 +105,10 @@ impl DiskSpace<'_> {
 
     /// Whether `missing_bytes`, which the disks need beyond their files, are not free.
     fn find_shortage(&self, missing_bytes: u64) -> Option<Shortage> {
-        let folder = folder_of(&self.disks[0].path);
-        let status = statvfs(folder).ok()?;
+        let path = &self.disks[0].path;
+        let folder = folder_of(path);
+        // A link may lead to another file system than that of its folder.
+        let status = statvfs(path).or_else(|_| statvfs(folder)).ok()?;
         let free_bytes = status.blocks_available().saturating_mul(status.fragment_size());
         let (title, verb) =
             if self.disks.len() == 1 { ("disk", "needs") } else { ("disks", "need") };

@@ -4,12 +4,14 @@
 //! than the mode of a file: access control lists, read-only mounts, and the servers of network file
 //! systems, which may refuse root itself. So [`Credentials::run`] asks the kernel as that user.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use nix::unistd::{Gid, Uid, chdir, chroot, fchdir, setegid, seteuid, setgroups};
+use nix::unistd::{
+    Gid, Uid, chdir, chroot, fchdir, getegid, geteuid, getgroups, setegid, seteuid, setgroups,
+};
 
 /// The numbers of capabilities, and their names in units of systemd (capabilities(7)).
 pub(super) const CAP_DAC_OVERRIDE: u32 = 1;
@@ -45,6 +47,16 @@ impl Credentials {
         let capabilities = u64::from_str_radix(field("CapEff")?.trim(), 16).ok()?;
         let (user, group) = (of_files("Uid")?, of_files("Gid")?);
         Some(Self::new(user, group, groups.collect::<Option<_>>()?, capabilities))
+    }
+
+    /// Those of this process.
+    pub(super) fn own() -> Self {
+        let status = fs::read_to_string("/proc/self/status").ok();
+        let known = status.and_then(|status| Self::parse(&status));
+        known.unwrap_or_else(|| {
+            let groups = getgroups().unwrap_or_default().into_iter().map(Gid::as_raw);
+            Self::new(geteuid().as_raw(), getegid().as_raw(), groups.collect(), 0)
+        })
     }
 
     fn new(user: u32, group: u32, mut groups: Vec<u32>, capabilities: u64) -> Self {

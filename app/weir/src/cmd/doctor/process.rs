@@ -34,6 +34,7 @@ impl Measured {
         Self { pid: listening.or_else(of_unit) }
     }
 
+    #[cfg(test)]
     pub(super) fn of_this_shell() -> Self {
         Self { pid: None }
     }

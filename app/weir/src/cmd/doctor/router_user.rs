@@ -32,10 +32,10 @@ pub(super) struct RouterUser {
 
 impl RouterUser {
     pub(super) fn find(process: &Measured) -> Self {
-        let own = Measured::of_this_shell().credentials().unwrap_or_default();
+        let own = Credentials::own();
         let of_shell = Self {
             name: name_of(own.user),
-            origin: "the user of this shell, because no router runs",
+            origin: "the user of this shell",
             credentials: own.clone(),
             own: own.clone(),
             process: None,

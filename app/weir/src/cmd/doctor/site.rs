@@ -75,7 +75,7 @@ fn ports(config: &FileConfig, is_running: bool, user: &RouterUser) -> Vec<Findin
         ("WebSocket port", &config.faces.websocket, bind_tcp as Bind),
     ] {
         for &address in addresses {
-            // The first try tells a port in use from a port that the user may not have.
+            // The first try finds a port in use, the second one a port that the user may not have.
             let bound = bind(address).and_then(|()| user.run_bind(|| bind(address)));
             findings.push(needed(&format!("{name} {address}"), port(bound, is_running)));
         }
@@ -152,7 +152,10 @@ fn read_configuration(path: Option<&Path>, user: &RouterUser) -> (Option<FileCon
 }
 
 fn agent(config: &FileConfig) -> anyhow::Result<()> {
-    config.controller.agent(&[], BTreeMap::new()).map(drop)
+    let mut section = config.controller.clone();
+    // Without a name here, the environment of the service may have it.
+    section.name.get_or_insert_with(|| "router".to_owned());
+    section.agent(&[], BTreeMap::new()).map(drop)
 }
 
 /// Whether an error is about permissions.
@@ -229,8 +232,9 @@ fn port(bound: io::Result<()>, is_running: bool) -> Outcome {
 }
 
 /// Where the service may write. Its user exists only while it runs, so no file can belong to it.
-const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to a block device with \
-     PrivateDevices=no, DeviceAllow=PATH and SupplementaryGroups=disk";
+const SERVICE_FOLDER: &str = "the service of a package can write to /var/lib/weir, and to block \
+                              devices with PrivateDevices=no, DeviceAllow=PATH and \
+                              SupplementaryGroups=disk";
 
 /// Whether the disk can be opened, or its file created.
 fn disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {

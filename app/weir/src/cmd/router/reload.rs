@@ -137,9 +137,9 @@ pub(super) fn request(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// Whether this command is the `ExecReload=` of the router's unit, and writes to the same journal as
-/// the router, which has logged the outcome. systemd sets MAINPID only there, and JOURNAL_STREAM to
-/// the device and inode of the journal's socket (systemd.exec(5)).
+/// Whether this command is the `ExecReload=` of the router's unit, and writes to the same journal
+/// as the router, which has logged the outcome. systemd sets MAINPID only there, and JOURNAL_STREAM
+/// to the device and inode of the journal's socket (systemd.exec(5)).
 fn is_reload_of_unit() -> bool {
     let journal = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let is_journal = |file: FileStat| journal == format!("{}:{}", file.st_dev, file.st_ino);
