@@ -485,7 +485,7 @@ fn origin_of_http_needs_no_certificates() {
         let mapping = format!("/{scheme}={scheme}://127.0.0.1:1/");
         let mut command = host.command(weir_binary());
         command.args(["gateway", "origin", &mapping, "--router", &router.unix()]);
-        command.env("SSL_CERT_FILE", "/dev/null");
+        command.env("SSL_CERT_FILE", "/none").env("SSL_CERT_DIR", "/none");
         Process::start(scheme, command)
     };
     start("http").line_with("ready");

@@ -4,6 +4,7 @@
 
 mod rest;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,9 +13,9 @@ use weir_tests::{Host, weir_binary};
 const COMMANDS_HEAD: &str = "\
 # Commands
 
-The help of every command, as `weir COMMAND --help` prints it. `weir lab`, `weir link` and `weir
-model` exist only in a program with the laboratory. A test compares this page with the program;
-`WEIR_WRITE_REFERENCE=1` writes it.
+The help of every command, as `weir COMMAND --help` prints it, except that options which commands
+share are listed once. `weir lab`, `weir link` and `weir model` exist only in a program with the
+laboratory. A test compares this page with the program; `WEIR_WRITE_REFERENCE=1` writes it.
 ";
 
 const CONFIGURATION_HEAD: &str = "\
@@ -50,23 +51,65 @@ fn configuration_matches_the_reference() {
 
 #[test]
 fn commands_match_the_reference() {
-    let mut page = COMMANDS_HEAD.to_owned();
-    add_help(&Host::new(), &[], &mut page);
+    let (mut page, mut shared) = (COMMANDS_HEAD.to_owned(), BTreeMap::new());
+    add_help(&Host::new(), &[], &mut page, &mut shared);
     compare("commands.md", &page);
 }
 
-/// Adds the help of a command, and of its subcommands.
-fn add_help(host: &Host, command: &[String], page: &mut String) {
+/// Adds the help of a command, and of its subcommands. `shared` has the groups of options that are
+/// on the page, with their commands.
+fn add_help(
+    host: &Host,
+    command: &[String],
+    page: &mut String,
+    shared: &mut BTreeMap<String, String>,
+) {
     let mut run = host.command(weir_binary());
     let output = run.args(command).arg("--help").env("COLUMNS", "100").output();
     let help = String::from_utf8(output.expect("weir runs").stdout).expect("UTF-8");
     assert!(help.contains("Usage: weir"), "weir {command:?} --help:\n{help}");
     let title = [&["weir".to_owned()], command].concat().join(" ");
     let lines: Vec<&str> = help.trim().lines().map(str::trim_end).collect();
-    write!(page, "\n## {title}\n\n```text\n{}\n```\n", lines.join("\n")).expect("a string");
+    let text = without_shared(&lines.join("\n"), &title, shared);
+    write!(page, "\n## {title}\n\n```text\n{text}\n```\n").expect("a string");
     for name in subcommands(&help) {
-        add_help(host, &[command, &[name.to_owned()]].concat(), page);
+        add_help(host, &[command, &[name.to_owned()]].concat(), page, shared);
     }
+}
+
+/// Replaces each group of options, such as `Router options:`, that an earlier command has in the
+/// same words.
+fn without_shared(help: &str, title: &str, shared: &mut BTreeMap<String, String>) -> String {
+    let mut groups: Vec<String> = Vec::new();
+    for paragraph in help.split("\n\n") {
+        match groups.last_mut() {
+            Some(last) if paragraph.starts_with(' ') => *last += &format!("\n\n{paragraph}"),
+            _ => groups.push(paragraph.to_owned()),
+        }
+    }
+    for group in &mut groups {
+        let Some((heading, _)) = group.split_once('\n') else { continue };
+        if !heading.ends_with(" options:") {
+            continue;
+        }
+        if let Some(first) = shared.get(group) {
+            *group = format!("{heading} those of `{first}`");
+        } else {
+            shared.insert(group.clone(), title.to_owned());
+        }
+    }
+    groups.join("\n\n")
+}
+
+#[test]
+fn shared_options_are_listed_once() {
+    let mut shared = BTreeMap::new();
+    let help = |own: &str| {
+        format!("Does it.\n\nOptions:\n  {own}\n\nRouter options:\n  --router\n\n          More")
+    };
+    assert_eq!(without_shared(&help("--a"), "weir a", &mut shared), help("--a"));
+    let second = without_shared(&help("--b"), "weir b", &mut shared);
+    assert_eq!(second, "Does it.\n\nOptions:\n  --b\n\nRouter options: those of `weir a`");
 }
 
 /// The names in the list of commands. A line of the list has an indent of two spaces, and a line
