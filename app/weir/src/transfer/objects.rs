@@ -403,7 +403,7 @@ impl DownloadHost for Walker<'_> {
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let active = self.active.get_mut(&id).expect("it is under way");
-        active.is_stored = found.is_stored;
+        active.is_stored = found.stored.is_some();
         if is_directory(&found.metadata) && active.visit.depth < self.walk.list_depth {
             let listing = MemoryOutput::new(LISTING_BYTES_MAX);
             active.listing = Some(listing.clone());

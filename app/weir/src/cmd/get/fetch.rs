@@ -483,10 +483,13 @@ impl DownloadHost for Fetch<'_> {
             // Discovery found the failed version again; the newer one is not published yet.
             return Err(refused.error.to_string());
         }
-        if found.is_stored && !std::mem::replace(&mut self.has_reported_stored, true) {
+        if let Some(reason) = &found.stored
+            && !std::mem::replace(&mut self.has_reported_stored, true)
+        {
+            let versioned = &found.metadata.versioned;
             errln!(
-                "weir: the producer of {} does not answer; using the version stored by routers",
-                self.jobs[&id].name
+                "weir: {reason}; using {versioned} from a router's store. There may be a newer \
+                 version"
             );
         }
         let versioned = found.metadata.versioned.as_view();
