@@ -104,7 +104,7 @@ pub(crate) trait Connector: Send {
     /// while the router's management is starting. Some routers do not report sources.
     fn report_sources(&mut self, now: Instant, signer: &mut CommandSigner);
 
-    /// Whether the answer to the first such request over this connection is pending.
+    /// Whether users of this connection should wait for the answer to such a request. Ends soon.
     fn awaits_sources(&self) -> bool;
 
     /// Queues a packet. [`Connector::flush`] sends it.

@@ -17,8 +17,12 @@ use crate::connection::{Connection, Received, ReceivedPacket};
 const REFRESH_NS: u64 = 10 * NS_PER_S;
 /// How long the router may take to answer the request to report sources.
 const SOURCES_TIMEOUT_NS: u64 = 2 * NS_PER_S;
-/// How long after a Nack that request is repeated: the router's management may be starting.
+/// How long after a Nack that request is repeated: the router's management may be starting. The
+/// first requests, for which users of the connection wait, follow sooner.
 const SOURCES_RETRY_NS: u64 = 500 * NS_PER_MS;
+const SOURCES_RETRY_FIRST_NS: u64 = 50 * NS_PER_MS;
+/// How many requests users of the connection wait for.
+const SOURCES_TRIES_AWAITED: u32 = 6;
 /// How often that request is sent over one connection. Some routers have no management.
 const SOURCES_TRIES_MAX: u32 = 20;
 
@@ -54,6 +58,19 @@ struct SourcesRequest {
     /// When it is sent, or times out.
     due_at: Option<Instant>,
     is_pending: bool,
+    /// Whether users of the connection still wait for the answer.
+    is_awaited: bool,
+}
+
+impl SourcesRequest {
+    fn on_answer(&mut self, now: Instant, result: &Result<(), RegistrationError>) {
+        self.is_pending = false;
+        // Some routers refuse. The sources are then unknown.
+        let is_starting = matches!(result, Err(RegistrationError::Unreachable(_)));
+        self.is_awaited &= is_starting && self.tries < SOURCES_TRIES_AWAITED;
+        let wait_ns = if self.is_awaited { SOURCES_RETRY_FIRST_NS } else { SOURCES_RETRY_NS };
+        self.due_at = is_starting.then(|| now.plus_ns(wait_ns));
+    }
 }
 
 impl NdnConnector {
@@ -124,7 +141,9 @@ impl NdnConnector {
     fn send_sources_request(&mut self, now: Instant, signer: &mut CommandSigner) {
         // An earlier one without an answer was lost.
         self.pending.retain(|_, subject| !matches!(subject, CommandSubject::Sources));
-        self.sources.is_pending = false;
+        if std::mem::take(&mut self.sources.is_pending) {
+            self.sources.is_awaited = false;
+        }
         self.sources.due_at = None;
         if self.sources.tries >= SOURCES_TRIES_MAX {
             return;
@@ -139,6 +158,8 @@ impl NdnConnector {
         if let Some(name) = self.send_command(now, signer, Command::FacesUpdate, &parameters) {
             self.pending.insert(name, CommandSubject::Sources);
             self.sources.is_pending = true;
+        } else {
+            self.sources.is_awaited = false;
         }
     }
 
@@ -168,10 +189,7 @@ impl NdnConnector {
             CommandSubject::Prefix(prefix) => self.on_registration(prefix, result),
             CommandSubject::Refresh => {}
             CommandSubject::Sources => {
-                self.sources.is_pending = false;
-                // Some routers refuse. The sources are then unknown.
-                let is_starting = matches!(result, Err(RegistrationError::Unreachable(_)));
-                self.sources.due_at = is_starting.then(|| now.plus_ns(SOURCES_RETRY_NS));
+                self.sources.on_answer(now, &result);
             }
         }
         true
@@ -227,13 +245,13 @@ impl Connector for NdnConnector {
     fn report_sources(&mut self, now: Instant, signer: &mut CommandSigner) {
         // Routers report sources only to programs of their own host.
         if self.connection.is_local() {
-            self.sources.tries = 0;
+            self.sources = SourcesRequest { is_awaited: true, ..SourcesRequest::default() };
             self.send_sources_request(now, signer);
         }
     }
 
     fn awaits_sources(&self) -> bool {
-        self.sources.is_pending && self.sources.tries == 1
+        self.sources.is_awaited
     }
 
     fn forget_answer(&mut self, prefix: &Name) {
