@@ -135,7 +135,10 @@ fn unserved_certificate_leaves_three_ways() {
     let report = ended.json();
     assert_eq!(report["verified"], true, "{report}");
     assert_eq!(report["signers"][0]["trust"], "first-use", "{report}");
-    // The signer is known from now on.
+    // The signer is known from now on, and its certificate is kept.
+    let report = router.weir(&get(copy, &[])).success().json();
+    assert_eq!(report["signers"][0]["trust"], "known", "{report}");
+    std::fs::remove_dir_all(host.path("home/weir/certificates")).expect("removed");
     let _ = router.weir(&get(copy, &["--certificate", "/plain"])).failure();
     let message = router.weir(&get(copy, &["--accept-unverified"])).failure();
     assert!(message.contains("the signer of /plain is known"), "{message}");

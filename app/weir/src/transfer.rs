@@ -26,7 +26,7 @@ use crate::table::{errln, printable};
 pub(crate) use progress::{byte_bar, file_bar};
 
 /// How long a download waits for a router that restarts.
-pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The option `--router`: the router or routers to connect to.
 #[derive(clap::Args, Clone, Debug)]
@@ -95,6 +95,14 @@ impl RouterArgs {
 /// Connects to the router at an address.
 pub(crate) fn connect_to(uri: &str) -> anyhow::Result<Client> {
     Client::connect(&parse_uri(uri)?).map_err(cannot_connect)
+}
+
+/// Prepares a client for downloads: it survives a restart of its router, and learns which face
+/// packets come from.
+pub(crate) fn prepare_downloads(client: &mut Client) {
+    client.retry_last_path_for(RECONNECT_TIMEOUT);
+    // Some routers do not report the source of packets. The download notices a lost connection.
+    let _ = client.report_sources();
 }
 
 /// Packets with other names cannot be sent to a router with hICN packets.

@@ -11,11 +11,11 @@ use pyo3::types::{PyBytes, PyDict};
 use weir_base::Packet;
 use weir_binding::{SharedTrust, TrustSettings};
 use weir_crypto::random_octets;
-use weir_security::trust::{Advice, NeededPacket, Refusal, Trust, TrustDecision};
+use weir_security::trust::{Advice, ExplainedTrust, Refusal};
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{Consumer, ConsumerOptions, Reader, SocketError};
 use weir_transport::Metadata;
-use weir_wire::{DataView, Interest, Name};
+use weir_wire::{Interest, Name};
 
 use crate::answer::Offer;
 use crate::buffer::{Buffer, octets_of};
@@ -32,47 +32,27 @@ const STREAM: &str = "this fetch";
 const ANSWER: &str = "this request";
 
 /// The user's trust settings, with advice in terms of the Python API.
-#[derive(Clone)]
-pub(crate) struct PythonTrust(pub(crate) SharedTrust);
+pub(crate) type PythonTrust = ExplainedTrust<SharedTrust>;
 
-impl Trust for PythonTrust {
-    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
-        self.0.decide(data)
-    }
-
-    fn offer_certificate(&mut self, certificate: &[u8]) {
-        self.0.offer_certificate(certificate);
-    }
-
-    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        self.0.on_fetched(wanted, packet);
-    }
-
-    fn accepted_keys(&self) -> Vec<[u8; 32]> {
-        self.0.accepted_keys()
-    }
-
-    fn explain(&self, Refusal { reason, advice }: Refusal) -> String {
-        let step = match advice {
-            None => return reason,
-            Some(Advice::AskProducer) => {
-                ". It may be forged: fetch it over another router (router=), and ask its producer, \
-                 through another channel, which key signs it"
-            }
-            Some(Advice::AllowUnsigned) => {
-                ". Ask its producer to sign it; if the origin does not matter, pass \
-                 allow_unsigned=True"
-            }
-            Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
-            Some(Advice::ImportKey) => "; `weir key import` it first",
-            Some(Advice::NameHicnKey) => "; name its key with hicn_key=FILE",
-            Some(Advice::ImportCertificate) => {
-                "; if you know the signer, get its certificate and import it with `weir key \
-                 import FILE`. If the origin does not matter, pass accept_unverified=True"
-            }
-        };
-        reason + step
-    }
+fn explain(Refusal { reason, advice }: Refusal) -> String {
+    let step = match advice {
+        None => return reason,
+        Some(Advice::AskProducer) => {
+            ". It may be forged: fetch it over another router (router=), and ask its producer, \
+             through another channel, which key signs it"
+        }
+        Some(Advice::AllowUnsigned) => {
+            ". Ask its producer to sign it; if the origin does not matter, pass allow_unsigned=True"
+        }
+        Some(Advice::NameAnchors) => ". Name certificates to trust with anchors=[FILE]",
+        Some(Advice::ImportKey) => "; `weir key import` it first",
+        Some(Advice::NameHicnKey) => "; name its key with hicn_key=FILE",
+        Some(Advice::ImportCertificate) => {
+            "; if you know the signer, get its certificate and import it with `weir key import \
+             FILE`. If the origin does not matter, pass accept_unverified=True"
+        }
+    };
+    reason + step
 }
 
 /// Certificate files, whether unsigned and unverified content is accepted, and the file of a key of
@@ -94,7 +74,7 @@ pub(crate) fn trust_for(
     settings: &TrustSettings,
 ) -> PyResult<PythonTrust> {
     let trust = py.detach(|| SharedTrust::new(name.clone(), settings));
-    trust.map(PythonTrust).map_err(errors::of_keys)
+    trust.map(|trust| PythonTrust::new(trust, explain)).map_err(errors::of_keys)
 }
 
 /// The consumer of a source, for this process.
@@ -291,7 +271,7 @@ impl FetchState {
     fn end(&self) {
         let is_verified = self.reader.is_verified();
         if is_verified && !self.has_remembered.swap(true, Ordering::Relaxed) {
-            self.trust.0.remember();
+            self.trust.inner.remember();
         }
     }
 }

@@ -116,6 +116,6 @@ pub(crate) fn download(
         Some(summary) => summary.map_err(errors::of_download)?,
         None => return Err(errors::closed("the download")),
     };
-    py.detach(|| file.trust.0.remember());
+    py.detach(|| file.trust.inner.remember());
     Ok((summary.versioned.to_string(), summary.octets))
 }

@@ -27,6 +27,7 @@ mod span;
 mod table;
 mod time;
 pub mod units;
+mod url;
 mod wheel;
 mod words;
 
@@ -47,6 +48,7 @@ pub use slab::Slab;
 pub use source::SpanSource;
 pub use table::{Table, equal_words};
 pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};
+pub use url::without_secrets;
 pub use wheel::TimerWheel;
 pub use words::UnknownWord;
 

@@ -2,8 +2,10 @@
 //!
 //! Neither fetches certificates nor asks the user; their callers do.
 
+mod explained;
 mod policy;
 
+pub use explained::ExplainedTrust;
 pub use policy::{
     Advice, KeySource, NeededPacket, Refusal, Trust, TrustBasis, TrustDecision, TrustPolicy,
     TrustedSigner,

@@ -55,7 +55,7 @@ pub struct Request {
     sent_at: Instant,
     sends: u32,
     nacks: u32,
-    /// How many Nacks came from a first router without a route.
+    /// How many Nacks since the last round came from a first router without a route.
     no_route_nacks: u32,
     last_nack: Option<NackReason>,
     /// How many paths were available at the last sending.
@@ -204,10 +204,12 @@ impl Request {
         self.sends -= 1;
         self.path = None;
         // Another path may have a route.
-        let wait_ns = match self.is_refused_by_all_paths() {
-            true => nack_wait_ns(self.nacks / self.paths - 1),
-            false => 0,
-        };
+        let mut wait_ns = 0;
+        if self.is_refused_by_all_paths() {
+            wait_ns = nack_wait_ns(self.refusals() - 1);
+            // The paths that have a route are asked again, so those without are counted again.
+            self.no_route_nacks = 0;
+        }
         self.due_at = now.plus_ns(wait_ns);
         Ok(true)
     }
@@ -215,6 +217,11 @@ impl Request {
     /// Whether the latest Nack came from the last path of a round.
     pub(crate) fn is_refused_by_all_paths(&self) -> bool {
         self.nacks > 0 && self.nacks.is_multiple_of(self.paths)
+    }
+
+    /// How often all paths have refused it.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.nacks / self.paths
     }
 
     /// When the request is sent next.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use ureq::http::Uri;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+use weir_base::without_secrets;
 
 use crate::error::AgentError;
 
@@ -37,7 +38,9 @@ impl fmt::Debug for Access {
     /// Shows no secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = f.debug_struct("Access");
-        text.field("url", &self.url).field("others", &self.others).finish_non_exhaustive()
+        let others: Vec<String> = self.others.iter().map(|url| without_secrets(url)).collect();
+        text.field("url", &without_secrets(&self.url)).field("others", &others);
+        text.finish_non_exhaustive()
     }
 }
 
@@ -50,11 +53,11 @@ impl Access {
         // Check all addresses, as the token may be sent to each of them.
         let mut is_plain = true;
         for url in self.urls() {
-            let uri = uri(url).ok_or_else(|| AgentError::Url(url.clone()))?;
+            let uri = uri(url).ok_or_else(|| AgentError::Url(without_secrets(url)))?;
             let is_http = uri.scheme_str() == Some("http");
             is_plain &= is_http;
             if is_http && self.token.is_some() && !self.insecure && !is_this_machine(&uri) {
-                return Err(AgentError::PlainToken(url.clone()));
+                return Err(AgentError::PlainToken(without_secrets(url)));
             }
         }
         if is_plain {
@@ -188,5 +191,15 @@ mod tests {
     #[test]
     fn debug_hides_secrets() {
         assert!(!format!("{:?}", access("http://h")).contains("secret"));
+        let with_user = Access {
+            others: vec!["http://me:secret@other".into(), "http://h?key=secret".into()],
+            ..access("http://me:secret@192.0.2.1")
+        };
+        let shown = format!("{with_user:?}");
+        assert!(shown.contains("http://***@other") && !shown.contains("secret"), "{shown}");
+        for url in ["ftp://me:secret@h", "http://me:secret@192.0.2.1"] {
+            let error = access(url).tls().unwrap_err().to_string();
+            assert!(error.contains("***@") && !error.contains("secret"), "{error}");
+        }
     }
 }

@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use weir_base::without_secrets;
 use weir_control::message::{Configuration, SetupPart};
 use weir_runtime::{ExtraMetric, Handle};
 
@@ -109,7 +110,8 @@ impl Agent {
         let (health, observed) = (rest.health(), Arc::clone(&shared));
         router.add_metrics(move || metrics(&health, &observed));
         let (health, observed) = (rest.health(), Arc::clone(&shared));
-        let urls: Vec<String> = config.access.urls().cloned().collect();
+        // For messages and the state file.
+        let urls: Vec<String> = config.access.urls().map(|url| without_secrets(url)).collect();
         let shown = urls.join(" ");
         router.set_controller_source(move || controller_status(&shown, &health, &observed));
         let state_file = config.state_file.map(|path| StateFile::new(path, config.name, urls));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use weir_base::without_secrets;
 use weir_control::message::{
     Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
 };
@@ -246,7 +247,8 @@ impl ControllerClient {
             if next == first {
                 return Err(error);
             }
-            let (controller, next_controller) = (&self.urls[at], &self.urls[next]);
+            let [controller, next_controller] =
+                [at, next].map(|at| without_secrets(&self.urls[at]));
             tracing::warn!(
                 controller, next = next_controller, %error,
                 "a controller does not answer; the next one is used"
@@ -277,7 +279,7 @@ impl ControllerClient {
         };
         if let Some(at) = self.urls[..present].iter().position(|url| is_there(&url)) {
             tracing::info!(
-                controller = self.urls[at],
+                controller = without_secrets(&self.urls[at]),
                 "an earlier controller answers again and is used"
             );
             self.current.store(at, Ordering::Relaxed);

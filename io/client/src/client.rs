@@ -32,6 +32,8 @@ use crate::waker::{EndpointId, Waker, WokenEndpoints};
 const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
 /// How long a router may take to answer a registration, if the caller waits.
 const REGISTRATION_WAIT_NS: u64 = 10 * NS_PER_S;
+/// How long routers may delay the start of a client that requests sources.
+const SOURCES_WAIT_NS: u64 = 2 * NS_PER_S;
 /// Upper bound of packets kept while the client waits for a single answer. More are dropped.
 const UNREAD_PACKETS_MAX: usize = 4096;
 
@@ -281,7 +283,7 @@ impl Client {
     /// # Errors
     /// [`ClientError::Lost`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
-        self.paths.flush(&mut self.pool)
+        self.paths.flush(&mut self.pool, &mut self.signer)
     }
 
     /// Answers an Interest with a Nack: no route.
@@ -303,7 +305,7 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<ReceivedPacket>,
     ) -> Result<(), ClientError> {
-        self.paths.poll_reconnects()?;
+        self.paths.poll_reconnects(&mut self.signer)?;
         self.flush()?;
         let before = packets.len();
         packets.extend(self.unread_packets.drain(..));
@@ -327,7 +329,7 @@ impl Client {
         deadline: Option<Instant>,
         packets: &mut Vec<ReceivedPacket>,
     ) -> Result<bool, ClientError> {
-        self.paths.poll_reconnects()?;
+        self.paths.poll_reconnects(&mut self.signer)?;
         self.flush()?;
         packets.extend(self.unread_packets.drain(..));
         let is_ready = !packets.is_empty() || self.has_news();
@@ -597,7 +599,28 @@ impl Client {
         }
     }
 
-    /// Makes the router report the face that each packet came from. Only local routers do.
+    /// Makes the routers of this host report the face that each packet came from, also after a
+    /// reconnect. Waits for their answers, but not long: some routers do not report it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn report_sources(&mut self) -> Result<(), ClientError> {
+        self.paths.report_sources(&mut self.signer);
+        let deadline = self.now().plus_ns(SOURCES_WAIT_NS);
+        let mut packets = Vec::new();
+        // The answer is no packet for the caller, so `poll` would wait for another one.
+        while self.paths.awaits_sources() && self.now() < deadline {
+            self.flush()?;
+            self.wait(None, Some(deadline))?;
+            self.paths.read(&mut self.pool, &mut packets)?;
+            let free = UNREAD_PACKETS_MAX.saturating_sub(self.unread_packets.len());
+            self.unread_packets.extend(packets.drain(..).take(free));
+        }
+        Ok(())
+    }
+
+    /// Makes the router report the face that each packet came from, until the connection ends.
+    /// Returns the number of the client's own face there. Only local routers do.
     pub fn enable_local_fields(&mut self) -> Result<FaceId, CommandError> {
         let parameters = ControlParameters {
             flags: Some(face_flags::LOCAL_FIELDS),

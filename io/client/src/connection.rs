@@ -119,6 +119,11 @@ impl Connection {
         self.socket.is_local()
     }
 
+    /// Whether packets travel over UDP, where a restart of the router breaks no connection.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        matches!(self.socket, Socket::Udp(_))
+    }
+
     /// The poll event after which a [flush](Self::flush) that was blocked may continue.
     pub(crate) fn writable_event(&self) -> PollFlags {
         if self.socket.signals_space_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }

@@ -100,6 +100,13 @@ pub(crate) trait Connector: Send {
 
     fn has_answers(&self) -> bool;
 
+    /// Requests that the router report the face that each packet came from. The request is repeated
+    /// while the router's management is starting. Some routers do not report sources.
+    fn report_sources(&mut self, now: Instant, signer: &mut CommandSigner);
+
+    /// Whether users of this connection should wait for the answer to such a request. Ends soon.
+    fn awaits_sources(&self) -> bool;
+
     /// Queues a packet. [`Connector::flush`] sends it.
     ///
     /// # Errors
@@ -123,7 +130,7 @@ pub(crate) trait Connector: Send {
     ) -> io::Result<RecvStatus>;
 
     /// Runs the timers that are due.
-    fn run_timers(&mut self, now: Instant);
+    fn run_timers(&mut self, now: Instant, signer: &mut CommandSigner);
 
     fn next_wakeup(&self) -> Option<Instant>;
 

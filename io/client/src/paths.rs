@@ -15,6 +15,7 @@ use weir_link::LinkDrop;
 use weir_transport::PathId;
 use weir_wire::LpHeader;
 
+use crate::command_signer::CommandSigner;
 use crate::connection::{Connection, Received, ReceivedPacket, monotonic_now};
 use crate::connector::{self, Connector, RegistrationAnswer};
 use crate::sources::EndpointSources;
@@ -69,6 +70,9 @@ struct Path {
     retry_at: Option<Instant>,
     /// Failures since the router last sent something.
     failures: u32,
+    /// It is connected again, which its users learn when the router has answered the first request
+    /// to report sources. Otherwise the first packets would have no source.
+    is_returning: bool,
 }
 
 impl Path {
@@ -76,7 +80,15 @@ impl Path {
         let (is_readable, is_writable) = (true, true);
         let retry_at =
             connector.is_none().then(|| monotonic_now().plus_ns(RECONNECT_BACKOFF.delay_ns(1)));
-        Self { uri, connector, is_readable, is_writable, retry_at, failures: 0 }
+        Self {
+            uri,
+            connector,
+            is_readable,
+            is_writable,
+            retry_at,
+            failures: 0,
+            is_returning: false,
+        }
     }
 
     fn connection(&self) -> Option<&Connection> {
@@ -110,12 +122,12 @@ impl Path {
     }
 
     /// Runs the timers, and sends queued packets, as far as the socket accepts them.
-    fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
+    fn flush(&mut self, pool: &mut Pool, signer: &mut CommandSigner) -> Result<(), ClientError> {
         let Some(connector) = &mut self.connector else { return Ok(()) };
         if let Some(at) = connector.next_wakeup() {
             let now = monotonic_now();
             if at <= now {
-                connector.run_timers(now);
+                connector.run_timers(now, signer);
             }
         }
         let connection = connector.connection_mut();
@@ -154,6 +166,8 @@ pub(crate) struct Paths {
     last_path_limit_ns: u64,
     /// Since when it has none, and why the last one broke.
     lost: Option<(Instant, String)>,
+    /// Whether each new connection requests that the router report sources.
+    reports_sources: bool,
 }
 
 impl Paths {
@@ -177,11 +191,25 @@ impl Paths {
             dropped: 0,
             last_path_limit_ns: 0,
             lost: None,
+            reports_sources: false,
         }
     }
 
     pub(crate) fn retry_last_path(&mut self, limit_ns: u64) {
         self.last_path_limit_ns = limit_ns;
+    }
+
+    /// Requests that the routers report sources, over the connections of now and of later.
+    pub(crate) fn report_sources(&mut self, signer: &mut CommandSigner) {
+        self.reports_sources = true;
+        let connectors = self.all.iter_mut().filter_map(|path| path.connector.as_mut());
+        connectors.for_each(|connector| connector.report_sources(monotonic_now(), signer));
+    }
+
+    /// Whether a router may still answer the first such request.
+    pub(crate) fn awaits_sources(&self) -> bool {
+        let mut connectors = self.all.iter().filter_map(|path| path.connector.as_ref());
+        connectors.any(|connector| connector.awaits_sources())
     }
 
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
@@ -242,9 +270,13 @@ impl Paths {
     }
 
     /// Sends queued packets, as far as the sockets accept them.
-    pub(crate) fn flush(&mut self, pool: &mut Pool) -> Result<(), ClientError> {
+    pub(crate) fn flush(
+        &mut self,
+        pool: &mut Pool,
+        signer: &mut CommandSigner,
+    ) -> Result<(), ClientError> {
         for at in 0..self.all.len() {
-            if let Err(error) = self.all[at].flush(pool) {
+            if let Err(error) = self.all[at].flush(pool, signer) {
                 self.disconnect(at, error)?;
             }
         }
@@ -260,6 +292,12 @@ impl Paths {
         for at in 0..self.all.len() {
             if let Err(error) = self.read_one(at, pool, packets) {
                 self.disconnect(at, error)?;
+            }
+            let path = &mut self.all[at];
+            let is_ready = path.connector.as_ref().is_some_and(|one| !one.awaits_sources());
+            if path.is_returning && is_ready {
+                path.is_returning = false;
+                self.changes.push(PathChange { path: PathId(at as u16), error: None });
             }
         }
         Ok(())
@@ -329,7 +367,9 @@ impl Paths {
             self.dropped += connector.connection().link.counters().drops.total();
         }
         path.retry_later();
-        self.changes.push(PathChange { path: PathId(at as u16), error: Some(error) });
+        if !std::mem::take(&mut path.is_returning) {
+            self.changes.push(PathChange { path: PathId(at as u16), error: Some(error) });
+        }
         Ok(())
     }
 
@@ -337,18 +377,25 @@ impl Paths {
     ///
     /// # Errors
     /// [`ClientError::Lost`] if there has been no path for too long.
-    pub(crate) fn poll_reconnects(&mut self) -> Result<(), ClientError> {
+    pub(crate) fn poll_reconnects(
+        &mut self,
+        signer: &mut CommandSigner,
+    ) -> Result<(), ClientError> {
         if self.all.len() == 1 && self.last_path_limit_ns == 0 {
             return Ok(());
         }
         while let Ok((id, result)) = self.attempt_receiver.try_recv() {
             let path = &mut self.all[usize::from(id.0)];
             match result {
-                Ok(connector) => {
+                Ok(mut connector) => {
+                    if self.reports_sources {
+                        // The face is a new one, and has none of the settings of the former.
+                        connector.report_sources(monotonic_now(), signer);
+                    }
                     (path.is_readable, path.is_writable) = (true, true);
                     path.connector = Some(connector);
+                    path.is_returning = true;
                     self.lost = None;
-                    self.changes.push(PathChange { path: id, error: None });
                 }
                 Err(_) => path.retry_later(),
             }

@@ -205,6 +205,14 @@ impl Listener {
         }
     }
 
+    /// Why clients refuse the certificate for TLS at present, if there is one and they do.
+    pub fn certificate_problem(&self) -> Option<String> {
+        match self {
+            Self::WebSocket(listener) => listener.certificate_problem(),
+            Self::Unix(_) | Self::Tcp(_) => None,
+        }
+    }
+
     /// The local address.
     pub fn local_uri(&self) -> FaceUri {
         match self {

@@ -47,6 +47,7 @@ pub use udp_peer::UdpPeer;
 pub use uri::{FaceUri, FaceUriError, ResolveError};
 pub use websocket::{
     CertificateFiles, Handshake, ServerCertificate, TlsFileError, TlsTrust, WebSocketListener,
+    certificate_problem,
 };
 
 /// Milliseconds since the Unix epoch, by the system's clock.

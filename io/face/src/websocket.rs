@@ -16,6 +16,7 @@ mod handshake;
 mod tls;
 mod tls_files;
 mod transport;
+mod validity;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -34,6 +35,7 @@ pub use self::handshake::{Handshake, WebSocketListener};
 pub(crate) use self::tls::TlsStream;
 pub use self::tls_files::{CertificateFiles, ServerCertificate, TlsFileError, TlsTrust};
 use self::transport::Transport;
+pub use self::validity::certificate_problem;
 use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus, WebSocketError};
 use crate::uri::FaceUri;

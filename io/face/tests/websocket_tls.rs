@@ -218,6 +218,41 @@ fn client_verifies_host_and_authority() {
 }
 
 #[test]
+fn wrong_scheme_names_the_right_one() {
+    let files = Files::new();
+    let (listener, port) = files.listen(&["localhost"]);
+    let error = connect(&files, &listener, &format!("ws://127.0.0.1:{port}")).unwrap_err();
+    assert!(error.contains("use wss://"), "{error}");
+    let plain = WebSocketListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let port = plain.local_uri().socket_addr().unwrap().port();
+    let listener = Listener::WebSocket(plain);
+    let error = connect(&files, &listener, &format!("wss://localhost:{port}")).unwrap_err();
+    assert!(error.contains("use ws://"), "{error}");
+}
+
+/// Clients refuse them, so the router must warn.
+#[test]
+fn expired_certificate_is_a_problem() {
+    let files = Files::new();
+    let problem = |from: (i32, u8, u8), until: (i32, u8, u8)| {
+        let (key, mut params) = (KeyPair::generate().unwrap(), CertificateParams::default());
+        params.not_before = rcgen::date_time_ymd(from.0, from.1, from.2);
+        params.not_after = rcgen::date_time_ymd(until.0, until.1, until.2);
+        let good = files.issue(&["localhost"]);
+        fs::write(&good.certificate, params.signed_by(&key, &files.ca).unwrap().pem()).unwrap();
+        fs::write(&good.key, key.serialize_pem()).unwrap();
+        ServerCertificate::load(&good).unwrap().problem()
+    };
+    assert_eq!(problem((2020, 1, 1), (4000, 1, 1)), None);
+    let expired = problem((2020, 1, 1), (2021, 1, 1)).unwrap();
+    assert!(expired.starts_with("it expired ") && expired.ends_with(" days ago"), "{expired}");
+    let early = problem((3000, 1, 1), (4000, 1, 1)).unwrap();
+    assert!(early.contains("becomes valid") && early.contains("clock"), "{early}");
+    let issuer = ServerCertificate::load(&files.issue(&["localhost"])).unwrap();
+    assert_eq!(issuer.problem(), None);
+}
+
+#[test]
 fn renewed_certificate_needs_no_restart() {
     let files = Files::new();
     let (mut listener, port) = files.listen(&["old.example"]);

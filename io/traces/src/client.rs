@@ -52,9 +52,9 @@ impl HttpClient for CollectorClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let response = self.send(request);
         match &response {
-            Err(error) => self.delivery.set_error(error.to_string()),
+            Err(error) => self.delivery.set_error(error),
             Ok(response) if !response.status().is_success() => {
-                self.delivery.set_error(reason(response));
+                self.delivery.set_error(&reason(response));
             }
             Ok(response) => {
                 // A response that cannot be decoded does not say that spans were refused.

@@ -11,13 +11,16 @@ use opentelemetry_otlp::SpanExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanProcessor};
+use weir_base::without_secrets;
 
 /// A span in which this field is `true` is not sent: it turned out to contain nothing.
 const DISCARD: &str = "weir.discard";
 
 #[derive(Debug)]
 pub(crate) struct Delivery {
+    /// The URL of the collector, and the same for messages.
     endpoint: String,
+    shown_endpoint: String,
     ended: AtomicU64,
     /// Spans in requests that the collector has accepted, with those that it rejected.
     delivered: AtomicU64,
@@ -31,6 +34,7 @@ pub(crate) struct Delivery {
 impl Delivery {
     pub(crate) fn new(endpoint: String) -> Self {
         Self {
+            shown_endpoint: without_secrets(&endpoint),
             endpoint,
             ended: AtomicU64::new(0),
             delivered: AtomicU64::new(0),
@@ -40,7 +44,13 @@ impl Delivery {
         }
     }
 
-    pub(crate) fn set_error(&self, error: String) {
+    /// The text of an error. Some contain the URL.
+    pub(crate) fn without_secrets(&self, error: &dyn fmt::Display) -> String {
+        error.to_string().replace(&self.endpoint, &self.shown_endpoint)
+    }
+
+    pub(crate) fn set_error(&self, error: &dyn fmt::Display) {
+        let error = self.without_secrets(error);
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 
@@ -53,7 +63,7 @@ impl Delivery {
         let spans = u64::try_from(spans).unwrap_or(0);
         if spans > 0 {
             self.rejected.fetch_add(spans, Ordering::Relaxed);
-            self.set_error(format!("it rejects spans: {why}"));
+            self.set_error(&format!("it rejects spans: {why}"));
             self.log_failure();
         }
     }
@@ -62,7 +72,7 @@ impl Delivery {
     fn log_failure(&self) {
         if !self.has_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                endpoint = self.endpoint,
+                endpoint = self.shown_endpoint,
                 error = self.error().unwrap_or_default(),
                 "cannot deliver traces; check that a collector listens there for OTLP over HTTP"
             );
@@ -82,7 +92,7 @@ impl Delivery {
             None if is_finished => "too many waited; raise OTEL_BSP_MAX_QUEUE_SIZE".to_owned(),
             None => "it does not answer".to_owned(),
         };
-        let endpoint = self.endpoint.clone();
+        let endpoint = self.shown_endpoint.clone();
         Err(Undelivered { lost, ended, endpoint, why })
     }
 }
@@ -183,5 +193,21 @@ impl opentelemetry_sdk::trace::SpanExporter for CountingExporter {
 
     fn set_resource(&mut self, resource: &Resource) {
         self.inner.set_resource(resource);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_hides_secrets_of_endpoint() {
+        let url = "http://me:secret@h/v1/traces?key=secret";
+        let delivery = Delivery::new(url.to_owned());
+        delivery.ended.store(1, Ordering::Relaxed);
+        delivery.set_error(&format!("cannot use {url}"));
+        let text = delivery.check(true).unwrap_err().to_string();
+        assert!(text.contains("http://***@h/v1/traces?***"), "{text}");
+        assert!(text.contains("cannot use") && !text.contains("secret"), "{text}");
     }
 }

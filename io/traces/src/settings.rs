@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use ureq::http::Uri;
+use weir_base::without_secrets;
 
 /// The values of environment variables.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -86,7 +87,7 @@ impl Settings {
             (None, None) => return Ok(None),
         };
         if !is_http_address(value.trim()) {
-            return Err(SettingsError::Endpoint { name, value });
+            return Err(SettingsError::Endpoint { name, value: without_secrets(&value) });
         }
         let endpoint = match name {
             ENDPOINT => format!("{}{TRACES_PATH}", value.trim().trim_end_matches('/')),
@@ -200,6 +201,12 @@ mod tests {
             assert!(error.contains(name), "{error}");
             assert!(error.contains(&format!("`{value}`")) && error.contains(remedy), "{error}");
         }
+    }
+
+    #[test]
+    fn bad_endpoint_is_shown_without_secrets() {
+        let error = read(&[(ENDPOINT, "ftp://me:secret@h/p?key=secret")]).unwrap_err().to_string();
+        assert!(error.contains("ftp://***@h/p?***") && !error.contains("secret"), "{error}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use weir_wire::Name;
 pub(crate) use self::file::DEFAULT_CONFIG;
 use self::file::{ControllerFile, Databases};
 use self::files::FileCommand;
-use super::router::{print, start_log};
+use super::router::{print, start_log, warn_of_certificate};
 use crate::config::LogFormat;
 use crate::exit::Exit;
 use crate::help::{OUTPUT, TLS};
@@ -215,6 +215,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         tracing::info!(path = %path.display(), "read the configuration");
     }
     let config = file.to_config()?;
+    if let Some(files) = &config.tls {
+        warn_of_certificate(&files.certificate);
+    }
     let database = config.database.clone();
     // Before the start, so that a signal during the start is not lost.
     let mut signals = Signals::new(signals::stop_signals()).context("cannot watch signals")?;

@@ -11,6 +11,7 @@ use clap::Subcommand;
 use sd_notify::NotifyState;
 use signal_hook::iterator::Signals;
 use weir_base::units::Size;
+use weir_base::without_secrets;
 use weir_face::FaceUri;
 use weir_gateway::{Front, FrontConfig, GatewayConfig, HostConfig, Origin, OriginConfig};
 use weir_http::TlsFiles;
@@ -18,9 +19,9 @@ use weir_socket::{Identity, Session, SessionConfig};
 use weir_transport::NameMapping;
 use weir_wire::Name;
 
-use self::trust::GatewayTrust;
+use self::trust::{for_names_below, user_trust};
 use super::put::signing::{KeyChoice, Sign};
-use super::router::{print, start_log};
+use super::router::{print, start_log, warn_of_certificate};
 use crate::config::{LogFilter, LogFormat, LogSection};
 use crate::help::{OUTPUT, SIGNING, TLS, TRUST};
 use crate::quantity::{size, warn_about_bare_sizes};
@@ -264,6 +265,7 @@ struct Running {
     /// With the scheme of its URLs.
     front: Option<(Front, &'static str)>,
     origins: Vec<Origin>,
+    /// Prefixes of origins, and the URL of each for messages.
     prefixes: Vec<(String, String)>,
 }
 
@@ -281,12 +283,11 @@ async fn start(
         identity = Some(Identity { signer: signing.signer, certificate: signing.certificate });
     }
     let front_config = config.front.clone().unwrap_or_default();
-    let trust =
-        GatewayTrust::new(&common.keys, &front_config.trust_anchors, front_config.allow_unsigned)?;
+    let trust = user_trust(&common.keys, &front_config.trust_anchors, front_config.allow_unsigned)?;
     for origin in config.origins {
         let identity = identity.clone().expect("origins have a key");
-        let (prefix, url) = (origin.prefix.to_string(), origin.url.clone());
-        let senders = trust.for_names_below(&Name::new());
+        let (prefix, url) = (origin.prefix.to_string(), without_secrets(&origin.url));
+        let senders = for_names_below(&trust, &Name::new());
         let started = match origin.methods.is_empty() {
             true => Origin::start(session, identity, origin).await,
             false => Origin::start_with_uploads(session, identity, origin, senders).await,
@@ -296,8 +297,11 @@ async fn start(
     }
     let front = match config.front {
         Some(config) => {
+            if let Some(files) = &config.tls {
+                warn_of_certificate(&files.certificate);
+            }
             let scheme = if config.tls.is_some() { "https" } else { "http" };
-            let trust_of = move |object: &Name| trust.for_names_below(object);
+            let trust_of = move |object: &Name| for_names_below(&trust, object);
             Some((Front::start(session, trust_of, identity, config).await?, scheme))
         }
         None => None,

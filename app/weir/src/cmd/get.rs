@@ -20,7 +20,6 @@ use tracing::Span;
 use tracing_subscriber::layer::SubscriberExt;
 use weir_crypto::{KeyChainError, UserTrust, hicn_verifier};
 use weir_hicn::HicnName;
-use weir_security::trust::Trust;
 use weir_security::{Verifier, sha256};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
@@ -30,7 +29,7 @@ use weir_transport::{
 use weir_wire::Name;
 
 use self::fetch::Fetch;
-use self::report::Report;
+use self::report::{Report, Signers};
 use crate::exit::{Exit, is_out_of_space};
 use crate::help::{OUTPUT, TRANSFER, TRUST};
 use crate::quantity::positive_milliseconds;
@@ -38,9 +37,10 @@ use crate::signals;
 use crate::table::{count, errln, printable};
 use crate::traces::Traces;
 use crate::transfer::failure::{exit_of, explain_missing_object};
+use crate::transfer::trust::{FetchTrust, explain_to_get};
 use crate::transfer::{
-    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name, parse_positive,
-    parse_threads, refuse_ndn_names_over_hicn,
+    Interrupted, KeyArgs, RouterArgs, Stop, parse_name, parse_positive, parse_threads,
+    prepare_downloads, refuse_ndn_names_over_hicn,
 };
 use crate::words::Suggesting;
 
@@ -134,7 +134,8 @@ pub(crate) struct Args {
     /// Fetch the signer's certificate from this name [default: the name in the data]
     ///
     /// The data there is the certificate, or has a file with the certificate as its content. This
-    /// does not make the signer trusted: its key is treated like any other.
+    /// does not make the signer trusted: its key is treated like any other. After a successful
+    /// download the certificate is kept, so later downloads do not need this option.
     #[arg(long, value_name = "NAME", value_parser = parse_name, help_heading = TRUST)]
     certificate: Option<Name>,
     /// Accept unsigned data. Its digest detects errors, but not forgery
@@ -225,17 +226,9 @@ fn get(args: Args, span: &Span) -> anyhow::Result<()> {
     let mut client = args.router.connect_all()?;
     refuse_ndn_names_over_hicn(&client, args.mapping, &args.name)?;
     if let Some(name) = &args.certificate {
-        trust.offer_certificate(certificate::fetch(&mut client, name)?.wire());
+        trust.inner.use_certificate(certificate::fetch(&mut client, name)?);
     }
-    for path in client.paths().collect::<Vec<_>>() {
-        client.set_managed_path(path);
-        if client.is_local() {
-            // Some routers do not report the source of packets. The summary then omits it.
-            let _ = client.enable_local_fields();
-        }
-    }
-    // Not before: a command that was lost with its router would wait for its whole timeout.
-    client.retry_last_path_for(RECONNECT_TIMEOUT);
+    prepare_downloads(&mut client);
     // A directory needs hundreds of open files at a time. With a lower limit, some files fail.
     let _ = weir_face::raise_file_limit();
     let destination = Destination::of(&args);
@@ -254,13 +247,16 @@ fn get(args: Args, span: &Span) -> anyhow::Result<()> {
     }
     synced.map_err(|error| anyhow::anyhow!("{error}; give the command again"))?;
     // The files are complete and verified even if the signer cannot be recorded.
-    if let Err(error) = trust.remember() {
+    let is_recorded = trust.inner.remember().unwrap_or_else(|error| {
+        let error = anyhow::Error::from(error);
         errln!(
             "weir: cannot record the signer, so the next download will not notice a different \
              signer ({error:#}); choose a writable directory with --home or WEIR_HOME"
         );
-    }
-    report.with_failed(failures.count).print(&trust.policy().signers, &mut client, args.json)?;
+        false
+    });
+    let signers = Signers { all: &trust.inner.policy().signers, is_recorded };
+    report.with_failed(failures.count).print(signers, &mut client, args.json)?;
     match failures.count {
         0 => Ok(()),
         failed => Err(Exit::common(exits).error(format!(
@@ -273,7 +269,7 @@ fn get(args: Args, span: &Span) -> anyhow::Result<()> {
 }
 
 /// Which signers the user trusts.
-fn user_trust(args: &Args) -> anyhow::Result<UserTrust> {
+fn user_trust(args: &Args) -> anyhow::Result<FetchTrust> {
     // Without a home directory there are no keys, and only digests can be verified.
     let chain = args.keys.key_chain().ok();
     let mut trust = UserTrust::new(args.name.clone(), chain, &args.trust_anchor)
@@ -288,7 +284,7 @@ fn user_trust(args: &Args) -> anyhow::Result<UserTrust> {
         let (key, digest) = read_hicn_key(path)?;
         trust.policy().set_hicn_key(key, digest);
     }
-    Ok(trust)
+    Ok(FetchTrust::new(trust, explain_to_get))
 }
 
 impl Args {

@@ -152,8 +152,11 @@ impl<'a> Facts<'a> {
             None => "yes".to_owned(),
             Some(doubt) => format!("no: {doubt}"),
         };
-        let source =
-            if self.is_stored { Some("a router's store; the producer is down") } else { None };
+        let source = if self.is_stored {
+            Some("a router's store; the producer could not be reached")
+        } else {
+            None
+        };
         let rows = [
             ("name", Some(self.name.to_string())),
             ("versioned", Some(self.metadata.versioned.to_string())),

@@ -15,9 +15,9 @@ use weir_transport::{ConsumerConfig, ConsumerError, LISTING_KEYWORD, Metadata, T
 use weir_wire::{Name, format_timestamp};
 
 use super::failure::{exit_of, explain_missing_object};
-use super::trust::FetchTrust;
+use super::trust::{FetchTrust, explain_to_get};
 use super::{
-    Interrupted, KeyArgs, RECONNECT_TIMEOUT, RouterArgs, Stop, parse_name,
+    Interrupted, KeyArgs, RouterArgs, Stop, parse_name, prepare_downloads,
     refuse_ndn_names_over_hicn,
 };
 use crate::exit::Exit;
@@ -76,7 +76,7 @@ pub(crate) struct LookArgs {
 pub(crate) fn connect(router: &RouterArgs, name: &Name) -> anyhow::Result<Client> {
     let mut client = router.connect()?;
     refuse_ndn_names_over_hicn(&client, Default::default(), name)?;
-    client.retry_last_path_for(RECONNECT_TIMEOUT);
+    prepare_downloads(&mut client);
     Ok(client)
 }
 
@@ -233,11 +233,10 @@ pub(crate) fn survey(
     stop: &Stop,
     progress: &mut dyn FnMut(u64, &Name),
 ) -> anyhow::Result<Survey> {
-    let mut trust = args.user_trust(name)?;
     let mut walker = Walker {
         walk,
         stop,
-        trust: FetchTrust(&mut trust),
+        trust: FetchTrust::new(args.user_trust(name)?, explain_to_get),
         progress,
         pending: VecDeque::from([Visit { name: name.clone(), path: Vec::new(), depth: 0 }]),
         active: BTreeMap::new(),
@@ -247,7 +246,7 @@ pub(crate) fn survey(
         failed: Vec::new(),
     };
     let result = download(client, args.options(walk.part), &mut walker);
-    let Walker { seen, failed, .. } = walker;
+    let Walker { seen, failed, trust: FetchTrust { inner: mut trust, .. }, .. } = walker;
     match result {
         Ok(()) => {
             // A signer that cannot be recorded is a matter of `weir get`.
@@ -309,7 +308,7 @@ struct Active {
 struct Walker<'a> {
     walk: Walk,
     stop: &'a Stop,
-    trust: FetchTrust<'a>,
+    trust: FetchTrust,
     progress: &'a mut dyn FnMut(u64, &Name),
     pending: VecDeque<Visit>,
     active: BTreeMap<DownloadId, Active>,
@@ -403,7 +402,7 @@ impl DownloadHost for Walker<'_> {
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let active = self.active.get_mut(&id).expect("it is under way");
-        active.is_stored = found.is_stored;
+        active.is_stored = found.stored.is_some();
         if is_directory(&found.metadata) && active.visit.depth < self.walk.list_depth {
             let listing = MemoryOutput::new(LISTING_BYTES_MAX);
             active.listing = Some(listing.clone());

@@ -2,35 +2,10 @@
 
 use serde_json::{Value, json};
 use weir_crypto::UserTrust;
-use weir_security::trust::{
-    Advice, NeededPacket, Refusal, Trust, TrustBasis, TrustDecision, TrustedSigner,
-};
-use weir_wire::DataView;
+use weir_security::trust::{Advice, ExplainedTrust, Refusal, TrustBasis, TrustedSigner};
 
-/// The trust of a user who fetches objects. Its advice names options of `weir get`.
-pub(crate) struct FetchTrust<'a>(pub(crate) &'a mut UserTrust);
-
-impl Trust for FetchTrust<'_> {
-    fn decide(&mut self, data: &DataView<'_>) -> TrustDecision {
-        self.0.decide(data)
-    }
-
-    fn offer_certificate(&mut self, certificate: &[u8]) {
-        self.0.offer_certificate(certificate);
-    }
-
-    fn on_fetched(&mut self, wanted: NeededPacket, packet: Option<&[u8]>) {
-        self.0.on_fetched(wanted, packet);
-    }
-
-    fn accepted_keys(&self) -> Vec<[u8; 32]> {
-        self.0.accepted_keys()
-    }
-
-    fn explain(&self, refusal: Refusal) -> String {
-        explain_to_get(refusal)
-    }
-}
+/// The trust of a user who fetches objects. Its advice names options of the commands.
+pub(crate) type FetchTrust = ExplainedTrust<UserTrust>;
 
 pub(crate) fn signer_to_json(signer: &TrustedSigner) -> Value {
     json!({

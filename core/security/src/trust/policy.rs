@@ -37,7 +37,7 @@ pub enum TrustBasis {
     OwnKey,
     /// The same key as when the name was first fetched.
     KnownKey,
-    /// This key is seen for the first time, and is remembered.
+    /// This key is seen for the first time.
     FirstUse,
     /// A secret key shared by those who may sign and those who may read.
     SharedKey,
@@ -82,7 +82,7 @@ impl fmt::Display for TrustedSigner {
             TrustBasis::Anchor => "(trusted through a trust anchor)",
             TrustBasis::OwnKey => "(your own key)",
             TrustBasis::KnownKey => "(the same key as before)",
-            TrustBasis::FirstUse => "(seen for the first time; remembered from now on)",
+            TrustBasis::FirstUse => "(seen for the first time)",
             TrustBasis::SharedKey => "(a shared secret key)",
             TrustBasis::HicnKey => "(the key given for hICN producers)",
             TrustBasis::Unsigned => "(not signed)",

@@ -1,7 +1,7 @@
 //! Discovery: finds the version to fetch, and whether it has a manifest.
 //!
 //! 1. A request for metadata, or for any Data below a prefix, finds the version. If no producer
-//!    answers, a router's store may ([`Target::Latest`]).
+//!    answers within 3 s, or there is no route, a router's store may ([`Target::Latest`]).
 //! 2. The driver states which segments it already has.
 //! 3. If the metadata do not mention a manifest, a probe requests the first segment and the first
 //!    manifest part.
@@ -31,8 +31,16 @@ use crate::request::{Nack, Request, RetryLimits};
 
 /// Retry limits of the first Interest.
 const DISCOVERY_TRIES: RetryLimits = RetryLimits { needs_route: true, ..SINGLE_TRIES };
-/// Retry limits of a request that only a router's store may answer: 1 + 2 s.
-const STORED_TRIES: RetryLimits = RetryLimits { sends_max: 2, nacks_max: 1, needs_route: false };
+/// Retry limits of the first Interest while a store may have a version: 1 + 2 s. A user should not
+/// wait longer if the producer is down. One lost packet and a round trip of 2 s are possible.
+const FRESH_TRIES: RetryLimits = RetryLimits { sends_max: 2, ..DISCOVERY_TRIES };
+/// Retry limits of the request that stores may answer. Producers may answer it, too, so it is sent
+/// as often as others.
+const STORED_TRIES: RetryLimits = RetryLimits { nacks_max: 1, ..SINGLE_TRIES };
+/// How often all paths must refuse before stores are queried, if a router further on has no route.
+/// The first refusal may have ended a route that routers had learned (strategy self-learning), and
+/// the second Interest then finds the producer.
+const REFUSALS_BEFORE_STORES: u32 = 2;
 /// After the first segment has arrived, the probe waits this many round trips for the manifest, but
 /// at least `MANIFEST_WAIT_MIN_NS`.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
@@ -63,11 +71,10 @@ enum Stage {
     Version {
         is_stored: bool,
     },
-    /// The metadata are being verified. `None`: the producer's answer that the object does not
-    /// exist is.
+    /// The metadata are being verified, with whether stores could answer. `None`: the producer's
+    /// answer that the object does not exist is.
     Verifying {
-        metadata: Option<Metadata>,
-        is_stored: bool,
+        metadata: Option<(Metadata, bool)>,
     },
     /// The version is known. The driver must state which segments it has.
     Found,
@@ -89,13 +96,11 @@ pub(super) enum Step {
     /// Nothing to do until an answer or a timeout.
     Wait,
     /// A packet must be verified first.
-    Verify {
-        index: u64,
-        incoming: Incoming,
-    },
+    Verify { index: u64, incoming: Incoming },
     Found {
         metadata: Metadata,
-        is_stored: bool,
+        /// A store may have answered, because the producer did not, for this reason.
+        stored: Option<FailReason>,
         is_whole: bool,
     },
     /// The metadata are not those of the object.
@@ -106,10 +111,7 @@ pub(super) enum Step {
     /// [`Discovery::on_first_segment`].
     FirstSegment,
     /// The names of all segments are known. The first one may have arrived already.
-    Begin {
-        manifest: Option<ManifestShape>,
-        first_segment: Option<Incoming>,
-    },
+    Begin { manifest: Option<ManifestShape>, first_segment: Option<Incoming> },
     /// There is nothing to fetch.
     Failed(ConsumerError),
     /// No answer for the target.
@@ -126,8 +128,8 @@ pub(super) struct Discovery {
     requests: Requests<Purpose>,
     /// The version that was found.
     versioned: Name,
-    /// Whether routers' stores have been queried for metadata.
-    has_queried_stores: bool,
+    /// Why routers' stores have been queried for metadata, if they have been.
+    queried_stores: Option<FailReason>,
     /// Why the latest metadata were rejected.
     last_refusal: Option<ConsumerError>,
 }
@@ -140,7 +142,7 @@ impl Discovery {
             stage: Stage::Found,
             requests: Requests::default(),
             versioned: Name::new(),
-            has_queried_stores: false,
+            queried_stores: None,
             last_refusal: None,
             target,
         };
@@ -183,7 +185,12 @@ impl Discovery {
             Target::Latest { object, .. } => {
                 let name = self.mapping.metadata_interest(object.as_view());
                 element = self.mapping.metadata_payload(object.as_view());
-                (name, !is_stored, if is_stored { STORED_TRIES } else { DISCOVERY_TRIES })
+                let tries = match is_stored {
+                    true => STORED_TRIES,
+                    false if self.can_query_stores() => FRESH_TRIES,
+                    false => DISCOVERY_TRIES,
+                };
+                (name, !is_stored, tries)
             }
             other => ((other.name(), true), false, DISCOVERY_TRIES),
         };
@@ -256,7 +263,7 @@ impl Discovery {
             if is_stored {
                 return self.on_request_failed(now, Purpose::Version, FailReason::NoRoute);
             }
-            self.stage = Stage::Verifying { metadata: None, is_stored };
+            self.stage = Stage::Verifying { metadata: None };
             return Step::Verify { index: METADATA_INDEX, incoming };
         }
         if let Target::Prefix { .. } = self.target {
@@ -265,7 +272,7 @@ impl Discovery {
             let versioned = if is_whole { data.name } else { data.name.parent() }.to_name();
             let mut metadata = Metadata::new(versioned);
             metadata.last_segment = is_whole.then_some(0);
-            return Step::Found { metadata, is_stored: false, is_whole };
+            return Step::Found { metadata, stored: None, is_whole };
         }
         let metadata = match Metadata::decode(data.content) {
             Ok(metadata) => metadata,
@@ -277,17 +284,17 @@ impl Discovery {
             let versioned = metadata.versioned;
             return Step::BadMetadata(ConsumerError::ForeignMetadata { object, versioned });
         }
-        self.stage = Stage::Verifying { metadata: Some(metadata), is_stored };
+        self.stage = Stage::Verifying { metadata: Some((metadata, is_stored)) };
         Step::Verify { index: METADATA_INDEX, incoming }
     }
 
     pub(super) fn metadata_verified(&self) -> Step {
         match &self.stage {
-            Stage::Verifying { metadata: Some(metadata), is_stored } => {
-                let (metadata, is_stored) = (metadata.clone(), *is_stored);
-                Step::Found { metadata, is_stored, is_whole: false }
+            Stage::Verifying { metadata: Some((metadata, is_stored)) } => {
+                let stored = self.queried_stores.filter(|_| *is_stored);
+                Step::Found { metadata: metadata.clone(), stored, is_whole: false }
             }
-            Stage::Verifying { metadata: None, .. } => {
+            Stage::Verifying { metadata: None } => {
                 Step::Failed(ConsumerError::Refused(self.target.name()))
             }
             _ => Step::Wait,
@@ -440,12 +447,14 @@ impl Discovery {
             (Purpose::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
                 self.without_manifest()
             }
-            // The producer may be starting up. If stale metadata are acceptable, stores are queried
-            // at once.
+            // If stale metadata are acceptable, the user need not wait for a producer that may be
+            // starting up.
             (Purpose::Version, Ok(true))
-                if nack.reason == NackReason::NoRoute && self.can_query_stores() =>
+                if nack.reason == NackReason::NoRoute
+                    && self.requests.refusals(Purpose::Version) >= REFUSALS_BEFORE_STORES
+                    && self.can_query_stores() =>
             {
-                self.query_stores(now);
+                self.query_stores(now, FailReason::NoRoute);
                 Step::Wait
             }
             _ => Step::Wait,
@@ -473,11 +482,11 @@ impl Discovery {
     /// Whether stale metadata are acceptable and have not been requested.
     fn can_query_stores(&self) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
-        is_wanted && !self.has_queried_stores
+        is_wanted && self.queried_stores.is_none()
     }
 
-    fn query_stores(&mut self, now: Instant) {
-        self.has_queried_stores = true;
+    fn query_stores(&mut self, now: Instant, reason: FailReason) {
+        self.queried_stores = Some(reason);
         self.request_version(now, true);
     }
 
@@ -493,7 +502,7 @@ impl Discovery {
                 self.request_version(now, false);
             }
             (Purpose::Version, Stage::Version { is_stored: false }) if self.can_query_stores() => {
-                self.query_stores(now);
+                self.query_stores(now, reason);
             }
             // A rejected answer explains more than a missing one.
             _ => return self.last_refusal.take().map_or(Step::Unanswered(reason), Step::Failed),

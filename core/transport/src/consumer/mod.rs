@@ -311,7 +311,7 @@ impl Consumer {
             Target::KnownMetadata { metadata } => metadata.clone(),
             other => Metadata::new(other.name()),
         };
-        let found = Step::Found { metadata, is_stored: false, is_whole: false };
+        let found = Step::Found { metadata, stored: None, is_whole: false };
         self.apply_step(now, found, out);
     }
 
@@ -361,10 +361,12 @@ impl Consumer {
                 let verified = self.transfer.accept(now, index, incoming, out);
                 self.on_verified(now, verified, out);
             }
-            Step::Found { metadata, is_stored, is_whole } => {
+            Step::Found { metadata, stored, is_whole } => {
                 self.transfer.inventory.set_metadata(metadata.clone(), is_whole);
                 self.discovery.set_version(metadata.versioned.clone());
-                out.events.push(ConsumerEvent::Found { metadata, is_stored });
+                let target = self.discovery.target();
+                let stored = stored.map(|why| self.transfer.error_of(target.name(), why));
+                out.events.push(ConsumerEvent::Found { metadata, stored });
             }
             Step::BadMetadata(error) => self.on_bad_metadata(now, error, out),
             Step::BadManifest => self.on_bad_manifest(now, None, out),

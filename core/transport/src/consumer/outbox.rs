@@ -65,8 +65,9 @@ pub enum ConsumerEvent {
     Found {
         /// What is known about the object.
         metadata: Metadata,
-        /// The metadata came from a store and may not be the latest.
-        is_stored: bool,
+        /// The metadata came from a store and may not be the latest, because the producer could
+        /// not be reached, for this reason.
+        stored: Option<ConsumerError>,
     },
     /// It is known whether there is a digest manifest. Without one, every segment is verified by
     /// its signature.

@@ -113,6 +113,12 @@ impl<P: Copy + PartialEq> Requests<P> {
         None
     }
 
+    /// How often all paths have refused the request for this purpose.
+    pub(super) fn refusals(&self, purpose: P) -> u32 {
+        let entry = self.all.iter().find(|entry| entry.purpose == purpose);
+        entry.map_or(0, |entry| entry.request.refusals())
+    }
+
     /// Sends requests that are due on one of `paths`, and calls `sent` for each. Returns at the
     /// first failed request.
     pub(super) fn poll(

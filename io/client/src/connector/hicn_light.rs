@@ -269,6 +269,13 @@ impl Connector for HicnLightConnector {
         !self.answers.is_empty()
     }
 
+    /// hICN packets have no field for the source.
+    fn report_sources(&mut self, _now: Instant, _signer: &mut CommandSigner) {}
+
+    fn awaits_sources(&self) -> bool {
+        false
+    }
+
     fn recv_packets(
         &mut self,
         now: Instant,
@@ -283,7 +290,7 @@ impl Connector for HicnLightConnector {
         Ok(status)
     }
 
-    fn run_timers(&mut self, now: Instant) {
+    fn run_timers(&mut self, now: Instant, _signer: &mut CommandSigner) {
         self.connection.run_timers(now);
         self.resend_due(now);
         if self.refresh_at.is_some_and(|at| at <= now) {

@@ -1,8 +1,9 @@
-//! The connector for hicn-light, against a socket that answers as hicn-light does.
+//! The connectors, against sockets that answer as routers do.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
+use weir_base::Rng;
 use weir_hicn::HicnPrefix;
 use weir_hicn::control::{Command, Connection, ControlMessage, ControlView, ListedRoute, Request};
 
@@ -188,4 +189,101 @@ fn commands_need_management() {
     let command = weir_manage::commands::Command::CsErase;
     assert_eq!(client.send_command(PathId(0), command, &parameters), None);
     assert_eq!(client.dropped(), 0, "nothing was queued");
+}
+
+mod ndn {
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use weir_base::NS_PER_S;
+    use weir_wire::{InterestView, LpFraming, LpView, peek_frame};
+
+    use super::*;
+
+    /// Reads the next command. Returns its Interest and the name without the signature.
+    fn command(router: &mut UnixStream) -> (Vec<u8>, String) {
+        // Only a failure waits this long.
+        router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let (mut received, mut block) = (Vec::new(), [0; 1]);
+        while peek_frame(&received).unwrap().is_none_or(|len| len > received.len()) {
+            router.read_exact(&mut block).expect("a command");
+            received.push(block[0]);
+        }
+        command_of(&received).expect("a command")
+    }
+
+    /// `None` if the frame has only fields of the link.
+    fn command_of(frame: &[u8]) -> Option<(Vec<u8>, String)> {
+        let interest = LpView::decode(frame).unwrap().fragment?.to_vec();
+        let name = InterestView::decode(&interest).unwrap().name.prefix(4).to_string();
+        Some((interest, name))
+    }
+
+    /// A router that was restarted has forgotten the settings of its faces, and its management may
+    /// be starting.
+    #[test]
+    fn sources_are_requested_on_each_connection() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
+        let waker = client.waker();
+        let (end, ended) = crossbeam_channel::bounded::<()>(1);
+        let driver = std::thread::spawn(move || {
+            client.retry_last_path();
+            client.report_sources().unwrap();
+            let mut packets = Vec::new();
+            while ended.try_recv().is_err() {
+                client.poll(None, &mut packets).unwrap();
+            }
+            assert!(packets.is_empty(), "answers are not for the caller");
+        });
+        for _ in 0..2 {
+            let (mut router, _) = listener.accept().unwrap();
+            let (first, name) = command(&mut router);
+            assert_eq!(name, "/localhost/nfd/faces/update");
+            let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+            let nack = nack.encode(&LpFraming::BARE, &[], Some(&first));
+            router.write_all(&nack).unwrap();
+            let (second, name) = command(&mut router);
+            assert_eq!(name, "/localhost/nfd/faces/update");
+            assert_ne!(first, second);
+        }
+        end.send(()).unwrap();
+        waker.wake().unwrap();
+        driver.join().unwrap();
+    }
+
+    #[test]
+    fn routes_over_udp_are_refreshed() {
+        let router = UdpSocket::bind("127.0.0.1:0").unwrap();
+        router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let uri = FaceUri::Udp(router.local_addr().unwrap());
+        let mut connector = NdnConnector::connect_consumer(&uri).unwrap();
+        let mut signer = CommandSigner::new(Rng::from_seed(1));
+        let receive = |connector: &mut NdnConnector| loop {
+            connector.connection_mut().flush().unwrap();
+            let mut datagram = [0; 2000];
+            let len = router.recv(&mut datagram).ok()?;
+            if let Some(command) = command_of(&datagram[..len]) {
+                break Some(command);
+            }
+        };
+        let mut now = Instant::from_ns(NS_PER_S);
+        let prefix = name("/p");
+        connector.connect_producer(now, &mut signer, &prefix, Inheritance::Longest);
+        let (first, command) = receive(&mut connector).unwrap();
+        assert_eq!(command, "/localhop/nfd/rib/register");
+        now = connector.next_wakeup().expect("a refresh");
+        connector.run_timers(now, &mut signer);
+        let (second, command) = receive(&mut connector).unwrap();
+        assert_eq!(command, "/localhop/nfd/rib/register");
+        assert_ne!(first, second);
+        connector.disconnect_producer(now, &mut signer, &prefix, false);
+        assert_eq!(receive(&mut connector).unwrap().1, "/localhop/nfd/rib/unregister");
+        now = now.plus_ns(3600 * NS_PER_S);
+        connector.run_timers(now, &mut signer);
+        router.set_nonblocking(true).unwrap();
+        assert_eq!(receive(&mut connector), None, "the route has ended");
+    }
 }

@@ -63,7 +63,9 @@ impl FromStr for DatabaseLocation {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             return ServerUrl::new(text).map(|url| Self::Servers(vec![url]));
         }
-        if text.contains("://") || text.is_empty() {
+        // A URL with a mistake is no file whose name messages may show.
+        let is_server = text.starts_with("postgres:") || text.starts_with("postgresql:");
+        if text.contains("://") || is_server || text.is_empty() {
             return Err(LocationError::Scheme);
         }
         Ok(Self::File(text.into()))
@@ -217,7 +219,7 @@ mod tests {
         assert_eq!(place("a b/c.db"), Ok(DatabaseLocation::File("a b/c.db".into())));
         assert!(matches!(place("postgres://h/d"), Ok(DatabaseLocation::Servers(_))));
         assert!(matches!(place("postgresql:///d"), Ok(DatabaseLocation::Servers(_))));
-        for other in ["mysql://h/d", "sqlite://x", ""] {
+        for other in ["mysql://h/d", "sqlite://x", "postgres:/me:secret@h/d", ""] {
             assert_eq!(place(other), Err(LocationError::Scheme), "{other}");
         }
         assert!(matches!(place("postgres://h:port/d"), Err(LocationError::Url(_))));

@@ -361,6 +361,17 @@ impl KeyChain {
         self.write_certificate(&self.lock()?, certificate)
     }
 
+    /// Adds the certificate of another signer. It replaces none, and is none of an own key, because
+    /// others have chosen its name.
+    pub(crate) fn keep_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
+        let lock = self.lock()?;
+        let is_own = self.find(&certificate.key_name().to_name()).is_ok();
+        if is_own || self.certificate_path(certificate.name()).exists() {
+            return Ok(());
+        }
+        self.write_certificate(&lock, certificate)
+    }
+
     fn write_certificate(
         &self,
         lock: &Lock,

@@ -38,6 +38,8 @@ pub struct UserTrust {
     root: Name,
     chain: Option<KeyChain>,
     policy: TrustPolicy,
+    /// The certificate that the user has named for this content.
+    named: Option<Certificate>,
 }
 
 impl UserTrust {
@@ -63,29 +65,53 @@ impl UserTrust {
         let needs_anchor = !anchor_files.is_empty();
         let keys = chain.clone().map(|chain| Arc::new(chain) as Arc<dyn KeySource>);
         let policy = TrustPolicy::new(anchors, needs_anchor, known, keys, &PROVIDER);
-        Ok(Self { root, chain, policy })
+        Ok(Self { root, chain, policy, named: None })
     }
 
     /// Trust for the names below `root`, with the settings that were read for this one.
     pub fn for_names_below(&self, root: Name) -> Self {
-        Self { root, chain: self.chain.clone(), policy: self.policy.restarted() }
+        let (chain, policy) = (self.chain.clone(), self.policy.restarted());
+        Self { root, chain, policy, named: None }
     }
 
     pub fn policy(&mut self) -> &mut TrustPolicy {
         &mut self.policy
     }
 
+    /// Uses a certificate that the user has named for this content, because its producer may serve
+    /// none. Its key is treated like any other. [`Self::remember`] keeps it.
+    pub fn use_certificate(&mut self, certificate: Certificate) {
+        self.policy.offer_certificate(certificate.wire());
+        self.named = Some(certificate);
+    }
+
     /// Records signers trusted on first use. Called after everything has been verified. If the user
-    /// accepts unverified packets, records nothing.
-    pub fn remember(&self) -> Result<(), KeyChainError> {
-        let chain = self.chain.as_ref().filter(|_| !self.policy.accepts_unverified());
-        let Some(chain) = chain else { return Ok(()) };
+    /// accepts unverified packets, records nothing. Returns whether a signer has been recorded.
+    ///
+    /// # Errors
+    /// A signer cannot be recorded: there is no key chain, or it cannot be written.
+    pub fn remember(&self) -> Result<bool, KeyChainError> {
+        let mut is_recorded = false;
+        if self.policy.accepts_unverified() {
+            return Ok(is_recorded);
+        }
         for signer in &self.policy.signers {
-            if let (TrustBasis::FirstUse, Some(digest)) = (signer.basis, &signer.key_digest) {
+            let is_new = signer.basis == TrustBasis::FirstUse;
+            let Some(digest) = &signer.key_digest else { continue };
+            if is_new {
+                let chain = self.chain.as_ref().ok_or(KeyChainError::NoHome)?;
                 chain.remember_signer(&self.root, digest)?;
+                is_recorded = true;
+            }
+            // Without it, the next download could not verify what this signer has signed.
+            if let (Some(named), Some(chain)) = (&self.named, &self.chain)
+                && (is_new || signer.basis == TrustBasis::KnownKey)
+                && named.public_key_digest() == *digest
+            {
+                chain.keep_certificate(named)?;
             }
         }
-        Ok(())
+        Ok(is_recorded)
     }
 }
 
@@ -230,6 +256,56 @@ mod tests {
         trust.remember().unwrap();
         let mut trust = user.trust("/elsewhere");
         assert_eq!(trust_reason(&mut trust, "/elsewhere/f", &site), Ok(TrustBasis::KnownKey));
+    }
+
+    #[test]
+    fn reports_whether_signers_are_recorded() {
+        let user = TestUser::new();
+        let owner = user.unknown_signer("/owner");
+        let mut trust = user.trust("/a");
+        assert!(!trust.remember().unwrap(), "nothing was fetched");
+        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::FirstUse));
+        let shown = trust.policy.signers[0].to_string();
+        assert!(!shown.contains("remember"), "only `remember` knows: {shown}");
+        let path = user.chain().dir().join("known-signers.toml");
+        std::fs::write(&path, "damaged").unwrap();
+        assert!(trust.remember().is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(trust.remember().unwrap());
+        trust.chain = None;
+        assert!(matches!(trust.remember(), Err(KeyChainError::NoHome)));
+    }
+
+    /// Producers such as ndnputchunks do not serve their certificate.
+    #[test]
+    fn keeps_named_certificate_of_signer() {
+        let user = TestUser::new();
+        let certificate = |signer: &crate::KeySigner| signer.certificate().unwrap().clone();
+        let (owner, other) = (user.unknown("/owner"), user.unknown("/other"));
+        let mut trust = user.trust("/a");
+        trust.use_certificate(certificate(&owner));
+        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::FirstUse));
+        trust.remember().unwrap();
+        let mut trust = user.trust("/a");
+        assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::KnownKey));
+        // A certificate that has verified nothing is not kept.
+        trust.use_certificate(certificate(&other));
+        trust.remember().unwrap();
+        let kept: Vec<_> = user.chain().certificates().unwrap();
+        assert_eq!(kept, [certificate(&owner)]);
+    }
+
+    /// Its name is the choice of its signer.
+    #[test]
+    fn named_certificate_replaces_no_own_one() {
+        let user = TestUser::new();
+        let own = user.chain().generate(&"/me".parse().unwrap(), KeyType::Ecdsa, None).unwrap();
+        let before = user.chain().certificates().unwrap();
+        let forger = KeyChain::at(user.dir.path().join("others"));
+        forger.generate(&own.name, KeyType::Ecdsa, None).unwrap();
+        let forger = forger.signer(&own.name).unwrap();
+        user.chain().keep_certificate(forger.certificate().unwrap()).unwrap();
+        assert_eq!(user.chain().certificates().unwrap(), before);
     }
 
     #[test]

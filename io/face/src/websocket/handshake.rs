@@ -69,6 +69,10 @@ impl WebSocketListener {
         self.certificate.as_mut()?.reload()
     }
 
+    pub(crate) fn certificate_problem(&self) -> Option<String> {
+        self.certificate.as_ref()?.problem()
+    }
+
     /// Accepts the next connection; `None` if there is none.
     ///
     /// # Errors
@@ -128,8 +132,26 @@ impl Handshake {
     /// The connection failed, or the request is too long. Drop the handshake.
     pub fn read(&mut self) -> io::Result<bool> {
         match &mut self.stream {
-            Stream::Plain(tcp) => self.head.read(&mut **tcp),
-            Stream::Tls(tls) => self.head.read(&mut **tls),
+            Stream::Plain(tcp) => {
+                let read = self.head.read(&mut **tcp);
+                if self.head.is_tls_record() {
+                    // Ends the handshake of the peer at once: it is no TLS.
+                    let _ = tcp.write(REFUSAL);
+                    return Err(invalid_data(
+                        "the peer uses wss://, but this listener has no certificate; the peer must \
+                         use ws://, or a listener with TLS",
+                    ));
+                }
+                read
+            }
+            Stream::Tls(tls) => {
+                self.head.read(&mut **tls).map_err(|error| match tls_error(&error) {
+                    Some(rustls::Error::InvalidMessage(_)) => invalid_data(format!(
+                        "{error}; the peer may use ws://, but must use wss://"
+                    )),
+                    _ => error,
+                })
+            }
         }
     }
 
@@ -179,7 +201,7 @@ fn answer<T: Transport>(
         Ok(answer) => answer,
         Err(error) => {
             let _ = stream.write(REFUSAL);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, error.to_string()));
+            return Err(invalid_data(error.to_string()));
         }
     };
     write_all(&mut stream, &answer)?;
@@ -227,7 +249,7 @@ impl WebSocketSocket<TlsStream> {
         let tls = ClientConnection::new(trust.client_config()?, name).map_err(io::Error::other)?;
         let url = format!("{remote}{}", if path.is_empty() { "/" } else { "" });
         request(TlsStream::new(tcp, tls.into()), &url, remote.clone(), until)
-            .map_err(explain_refused_certificate)
+            .map_err(explain_failed_tls)
     }
 }
 
@@ -242,26 +264,42 @@ fn request<T: Transport>(
     let (request, key) = request.map_err(io::Error::other)?;
     write_all(&mut stream, &request)?;
     let mut head = Head::default();
-    while !head.read(&mut stream)? {
-        wait_readable(&stream, until)?;
+    let read = head.read_all(&mut stream, until);
+    if head.is_tls_record() {
+        return Err(invalid_data(
+            "the peer accepts only TLS: use wss:// with the host name in its certificate",
+        ));
     }
-    check_response(&head.octets, &key)
-        .map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+    read?;
+    check_response(&head.octets, &key).map_err(invalid_data)?;
     let tcp = stream.tcp_mut();
     let (local, is_local) = (address_of(tcp.local_uri()), tcp.is_local());
     tcp.set_ends(FaceUri::WebSocketClient(local), remote, is_local);
     WebSocketSocket::new(stream, Role::Client)
 }
 
-/// Adds what to do if the router's certificate is not accepted.
-fn explain_refused_certificate(error: io::Error) -> io::Error {
-    let found = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    let remedy = match found {
+fn invalid_data(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Adds what to do if the handshake of TLS fails.
+fn explain_failed_tls(error: io::Error) -> io::Error {
+    let remedy = match tls_error(&error) {
         // The second: an authority of that name has another key.
         Some(rustls::Error::InvalidCertificate(
             CertificateError::UnknownIssuer | CertificateError::BadSignature,
         )) => "name the file of its authority in `tls_ca` of [faces], if you trust it",
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        )) => "the router needs a renewed certificate",
         Some(rustls::Error::InvalidCertificate(_)) => "the router needs another certificate",
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the peer has no TLS there; use ws:// if you trust the network"
+        }
         _ => return error,
     };
     io::Error::new(error.kind(), format!("{error}; {remedy}"))
@@ -274,6 +312,19 @@ struct Head {
 }
 
 impl Head {
+    /// Whether it begins as a record of TLS does: an alert or a handshake, of version 3.x.
+    fn is_tls_record(&self) -> bool {
+        matches!(self.octets[..], [0x15 | 0x16, 3, ..])
+    }
+
+    /// Waits for the end of the head.
+    fn read_all(&mut self, stream: &mut impl Transport, until: Instant) -> io::Result<()> {
+        while !self.read(stream)? {
+            wait_readable(stream, until)?;
+        }
+        Ok(())
+    }
+
     /// Reads up to the end of the head. Returns whether it is complete.
     fn read(&mut self, stream: &mut impl Transport) -> io::Result<bool> {
         let mut chunk = [0; 1024];
@@ -282,7 +333,7 @@ impl Head {
             let room = chunk.len().min(HEAD_BYTES_MAX - start);
             if room == 0 {
                 let why = format!("an HTTP head of more than {HEAD_BYTES_MAX} bytes");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+                return Err(invalid_data(why));
             }
             match stream.peek(&mut chunk[..room]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

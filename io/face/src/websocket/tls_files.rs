@@ -13,6 +13,8 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
+use super::validity::certificate_problem;
+
 /// The protocol under WebSocket (ALPN).
 const PROTOCOL: &[u8] = b"http/1.1";
 
@@ -77,6 +79,11 @@ impl ServerCertificate {
         Some(server_config(&self.files).map(|config| self.config = Arc::new(config)))
     }
 
+    /// Why clients refuse it at present, if they do: it has expired, for example.
+    pub fn problem(&self) -> Option<String> {
+        certificate_problem(&self.files.certificate)
+    }
+
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }
@@ -119,7 +126,7 @@ fn server_config(files: &CertificateFiles) -> Result<ServerConfig, TlsFileError>
     Ok(config)
 }
 
-fn certificates(
+pub(super) fn certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {

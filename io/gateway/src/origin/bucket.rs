@@ -22,7 +22,8 @@ impl Bucket {
     /// The address or a setting is invalid.
     pub(super) fn open(url: &str) -> Result<Self, String> {
         let location: Location = url.parse().map_err(|error| format!("{error}"))?;
-        let store = open_object_store(&location).map_err(|error| format!("`{url}`: {error}"))?;
+        let store =
+            open_object_store(&location).map_err(|error| format!("`{location}`: {error}"))?;
         Ok(Self(store))
     }
 

@@ -13,6 +13,7 @@ use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_base::without_secrets;
 use weir_wire::{NAME_COMPONENTS_MAX, NameView};
 
 #[cfg(feature = "s3")]
@@ -134,21 +135,21 @@ impl Upstream {
     /// # Errors
     /// The URL is invalid, or the client cannot be made.
     pub(super) fn new(config: &OriginConfig) -> Result<Self, String> {
-        let url = &config.url;
-        let base = Url::parse(url.trim_end_matches('/'))
-            .map_err(|error| format!("`{url}` is not a URL: {error}"))?;
+        let shown = without_secrets(&config.url);
+        let base = Url::parse(config.url.trim_end_matches('/'))
+            .map_err(|error| format!("`{shown}` is not a URL: {error}"))?;
         let timeout = Duration::from_nanos(config.timeout.ns);
         let server = match base.scheme() {
-            _ if base.query().is_some() => return Err(format!("`{url}` must not have a query")),
+            _ if base.query().is_some() => return Err(format!("`{shown}` must not have a query")),
             "http" | "https" => Server::Http(client(base.scheme(), timeout)?),
             #[cfg(feature = "s3")]
-            "s3" => Server::Bucket(Bucket::open(url)?),
+            "s3" => Server::Bucket(Bucket::open(&config.url)?),
             #[cfg(not(feature = "s3"))]
             "s3" => {
                 let advice = "build this program with the feature `s3`";
-                return Err(format!("`{url}` is in a bucket; {advice}"));
+                return Err(format!("`{shown}` is in a bucket; {advice}"));
             }
-            _ => return Err(format!("`{url}` must begin with http://, https:// or s3://")),
+            _ => return Err(format!("`{shown}` must begin with http://, https:// or s3://")),
         };
         Ok(Self {
             base,
@@ -415,9 +416,11 @@ mod tests {
 
     #[test]
     fn refuses_other_schemes() {
-        for url in ["ftp://h/", "h/a", "http://h/?x"] {
+        for url in ["ftp://h/", "h/a", "http://h/?x", "ftp://me:secret@h/", "http://h/?key=secret"]
+        {
             let config = OriginConfig::new("/p".parse().unwrap(), url.into());
-            assert!(Upstream::new(&config).is_err(), "{url}");
+            let refused = Upstream::new(&config).err();
+            assert!(refused.is_some_and(|error| !error.contains("secret")), "{url}");
         }
     }
 }

@@ -18,6 +18,17 @@ const TLS_ACCEPTS_PER_S: u32 = 200;
 /// Pause when the process has no file descriptor left, or when too many TLS connections arrive.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Warns if clients refuse the certificate of a listener.
+fn warn_of_certificate(listener: &Listener) {
+    if let Some(problem) = listener.certificate_problem() {
+        tracing::warn!(
+            listener = %listener.local_uri(),
+            problem,
+            "clients refuse the certificate; renew it, and the router reads the new files"
+        );
+    }
+}
+
 /// All listeners, and when they must be tried again without an event from the kernel.
 pub(super) struct Acceptor {
     listeners: Vec<Listener>,
@@ -38,6 +49,7 @@ impl Acceptor {
         for (index, listener) in listeners.iter_mut().enumerate() {
             registry.register(listener, Token(first + index), Interest::READABLE)?;
         }
+        listeners.iter().for_each(warn_of_certificate);
         let handshakes = Handshakes::new(registry.try_clone()?, first + listeners.len());
         let (failures, reload_failures) = (RateLimitedLog::default(), RateLimitedLog::default());
         Ok(Self {
@@ -109,6 +121,7 @@ impl Acceptor {
             None => {}
             Some(Ok(())) => {
                 tracing::info!(listener = %listener.local_uri(), "read the changed certificate");
+                warn_of_certificate(listener);
             }
             Some(Err(error)) => {
                 if let Some(count) = self.reload_failures.add(now) {

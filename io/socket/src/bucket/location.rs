@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use weir_base::without_secrets;
+
 const SCHEME: &str = "s3://";
 
 /// A place in a bucket: `s3://BUCKET/PREFIX`.
@@ -29,12 +31,12 @@ impl FromStr for Location {
     type Err = LocationError;
 
     fn from_str(text: &str) -> Result<Self, LocationError> {
-        let error = || LocationError(text.to_owned());
+        let error = || LocationError(without_secrets(text));
         let rest = text.strip_prefix(SCHEME).ok_or_else(error)?;
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_matches('/');
         // The rules for bucket names differ between services. No service permits these characters.
-        let is_odd = |character: char| character.is_control() || "?#%\\ ".contains(character);
+        let is_odd = |character: char| character.is_control() || "?#%\\@ ".contains(character);
         let is_step =
             |part: &str| prefix.contains('/') && part.is_empty() || part == "." || part == "..";
         let is_bucket = !bucket.is_empty() && !bucket.contains(is_odd);
@@ -75,6 +77,10 @@ mod tests {
             ["", "b/p", "s3:/b", "s3://", "s3:///p", "s3://b/p//q", "s3://b/../q", "s3://b?x"]
         {
             assert!(text.parse::<Location>().is_err(), "{text}");
+        }
+        for text in ["s3://key:secret@b/p", "s3://b/p?key=secret"] {
+            let error = text.parse::<Location>().unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 }

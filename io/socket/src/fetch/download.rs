@@ -354,7 +354,7 @@ impl Download {
     fn take_events(&mut self, services: &mut DownloadServices<'_>) -> Result<(), DownloadError> {
         for event in std::mem::take(&mut self.out.events) {
             match event {
-                ConsumerEvent::Found { metadata, is_stored } => {
+                ConsumerEvent::Found { metadata, stored } => {
                     let versioned = metadata.versioned.as_view();
                     // NDN names of a version are below that of the object.
                     self.new_prefix = (self.mapping != NameMapping::Identity)
@@ -364,7 +364,7 @@ impl Download {
                             .by_face
                             .keys()
                             .all(|(_, face)| *face == Some(FaceId::CONTENT_STORE));
-                    let found = Found { metadata, is_stored, is_from_local_store };
+                    let found = Found { metadata, stored, is_from_local_store };
                     self.spans.found(&found);
                     let output = services.host.output(self.id, &found);
                     let mut output = output.map_err(DownloadError::Refused)?;
@@ -599,12 +599,12 @@ impl Download {
             return (Err(error), (is_touched && is_kept).then_some(task));
         }
         let task = DurabilityTask::Finish { serial, output, writer };
-        let Found { metadata, is_stored, .. } = object.found;
+        let Found { metadata, stored, .. } = object.found;
         let stats = self.consumer.stats();
         let summary = Summary {
             versioned: metadata.versioned.clone(),
             metadata,
-            is_stored,
+            is_stored: stored.is_some(),
             octets: stats.content_octets,
             segments: stats.segments,
             segments_resumed: object.segments_resumed,

@@ -83,9 +83,9 @@ pub trait DownloadHost {
 pub struct Found {
     /// Its metadata, or only its name.
     pub metadata: Metadata,
-    /// The metadata came from a store, and the producer did not answer: there may be a newer
-    /// version.
-    pub is_stored: bool,
+    /// The metadata came from a store, so there may be a newer version. The reason why the producer
+    /// could not be reached.
+    pub stored: Option<ConsumerError>,
     /// All packets so far came from the store of the router that this program is connected to.
     pub is_from_local_store: bool,
 }

@@ -80,13 +80,13 @@ impl DownloadSpans {
     }
 
     /// Discovery has ended.
-    pub(crate) fn found(&mut self, Found { metadata, is_stored, .. }: &Found) {
+    pub(crate) fn found(&mut self, Found { metadata, stored, .. }: &Found) {
         let discovery = std::mem::replace(&mut self.discovery, Span::none());
         if discovery.is_disabled() {
             return;
         }
         discovery.record("weir.version", tracing::field::display(&metadata.versioned));
-        discovery.record("weir.stored", is_stored);
+        discovery.record("weir.stored", stored.is_some());
         record_some(&discovery, "weir.bytes", metadata.size_bytes);
     }
 

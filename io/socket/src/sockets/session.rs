@@ -281,9 +281,9 @@ impl ConsumerSide {
         let (fetches, new_fetches) = unbounded();
         let (expressed, new_expressed) = unbounded();
         let thread = NetworkThread::start("consumers", router, move |client, is_stopped| {
-            if reports_sources && client.is_local() {
-                // Some routers do not report sources. They are then unknown.
-                let _ = client.enable_local_fields();
+            if reports_sources {
+                // The next turn notices a lost connection.
+                let _ = client.report_sources();
             }
             let fetches = Fetches::new(new_fetches, is_stopped.clone(), router_wait);
             // Without threads everything ends as closed.

@@ -204,8 +204,8 @@ impl Fetch {
         }
         for event in std::mem::take(&mut self.out.events) {
             match event {
-                ConsumerEvent::Found { metadata, is_stored, .. } => {
-                    self.is_stored = is_stored;
+                ConsumerEvent::Found { metadata, stored, .. } => {
+                    self.is_stored = stored.is_some();
                     let newest = metadata.newest_segment().unwrap_or(0);
                     if self.plan.from_newest {
                         self.inputs.push(ConsumerInput::Narrow { segments: newest..u64::MAX });

@@ -13,7 +13,6 @@ use std::time::Instant as SystemInstant;
 use indicatif::ProgressBar;
 use weir_base::{Instant, NS_PER_MS};
 use weir_client::{ClientError, monotonic_now};
-use weir_crypto::UserTrust;
 use weir_face::FaceUri;
 use weir_security::trust::{Trust, TrustedSigner};
 use weir_socket::{
@@ -158,7 +157,7 @@ impl JobDestination {
 pub(super) struct Fetch<'a> {
     args: &'a Args,
     destination: &'a Destination,
-    trust: FetchTrust<'a>,
+    trust: &'a mut FetchTrust,
     stop: &'a Stop,
     report: Report,
     failures: Failures,
@@ -189,14 +188,14 @@ impl<'a> Fetch<'a> {
     pub(super) fn new(
         args: &'a Args,
         destination: &'a Destination,
-        trust: &'a mut UserTrust,
+        trust: &'a mut FetchTrust,
         stop: &'a Stop,
         report: Report,
     ) -> Self {
         Self {
             args,
             destination,
-            trust: FetchTrust(trust),
+            trust,
             stop,
             report,
             failures: Failures::default(),
@@ -371,7 +370,7 @@ impl<'a> Fetch<'a> {
 
     /// Handles a complete object: reports a file, or queues the entries of a listing.
     fn on_success(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
-        dedup_signers(&mut self.trust.0.policy().signers);
+        dedup_signers(&mut self.trust.inner.policy().signers);
         let Some(listing) = job.listing else {
             let path = match &job.destination {
                 JobDestination::Root => self.destination.file_path(&self.args.name),
@@ -483,10 +482,13 @@ impl DownloadHost for Fetch<'_> {
             // Discovery found the failed version again; the newer one is not published yet.
             return Err(refused.error.to_string());
         }
-        if found.is_stored && !std::mem::replace(&mut self.has_reported_stored, true) {
+        if let Some(reason) = &found.stored
+            && !std::mem::replace(&mut self.has_reported_stored, true)
+        {
+            let versioned = &found.metadata.versioned;
             errln!(
-                "weir: the producer of {} does not answer; using the version stored by routers",
-                self.jobs[&id].name
+                "weir: {reason}; using {versioned} from a router's store. There may be a newer \
+                 version"
             );
         }
         let versioned = found.metadata.versioned.as_view();
@@ -570,7 +572,7 @@ impl DownloadHost for Fetch<'_> {
     }
 
     fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
-        &mut self.trust
+        self.trust
     }
 
     fn progress(&mut self, bytes: u64) -> bool {

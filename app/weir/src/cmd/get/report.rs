@@ -11,7 +11,7 @@ use weir_base::FaceId;
 use weir_base::units::signed;
 use weir_client::Client;
 use weir_manage::FaceStatus;
-use weir_security::trust::TrustedSigner;
+use weir_security::trust::{TrustBasis, TrustedSigner};
 use weir_socket::{PathSummary, Summary};
 use weir_transport::{ConsumerStats, LabelStats, PathId};
 use weir_wire::Name;
@@ -40,6 +40,24 @@ pub(super) fn span(name: &Name) -> Span {
         process.exit.code = Empty,
         otel.status_description = Empty,
     )
+}
+
+/// The signers of everything that was fetched.
+#[derive(Copy, Clone)]
+pub(super) struct Signers<'a> {
+    pub(super) all: &'a [TrustedSigner],
+    /// Whether those seen for the first time have been recorded.
+    pub(super) is_recorded: bool,
+}
+
+impl Signers<'_> {
+    fn memory_of(self, signer: &TrustedSigner) -> &'static str {
+        match (signer.basis, self.is_recorded) {
+            (TrustBasis::FirstUse, true) => "; remembered from now on",
+            (TrustBasis::FirstUse, false) => "; not remembered",
+            _ => "",
+        }
+    }
 }
 
 /// The sum of all downloads of a command.
@@ -187,18 +205,18 @@ impl Report {
 
     pub(super) fn print(
         &self,
-        signers: &[TrustedSigner],
+        signers: Signers<'_>,
         client: &mut Client,
         is_json: bool,
     ) -> anyhow::Result<()> {
         // If everything failed, only the errors are printed.
         let has_result = self.files > 0 || self.failed == 0;
         if is_json {
-            outln!("{}", self.to_json(signers, client))?;
+            outln!("{}", self.to_json(signers.all, client))?;
         } else if has_result {
             self.print_text(signers, client);
         }
-        if has_result && self.accepts_unverified && !self.is_verified(signers) {
+        if has_result && self.accepts_unverified && !self.is_verified(signers.all) {
             errln!(
                 "NOT VERIFIED: anyone on the path may have made this data; only digests and the \
                  order of segments were checked"
@@ -277,7 +295,7 @@ impl Report {
         })
     }
 
-    fn print_text(&self, signers: &[TrustedSigner], client: &mut Client) {
+    fn print_text(&self, signers: Signers<'_>, client: &mut Client) {
         let target = self.output.as_ref().map(|path| format!(" -> {}", printable(path.display())));
         errln!("{}{}", self.versioned.as_deref().unwrap_or(&self.name), target.unwrap_or_default());
         let files = match self.files {
@@ -309,8 +327,8 @@ impl Report {
             milliseconds(stats.rtt_median_ns),
             milliseconds(stats.rtt_min_ns),
         );
-        for signer in signers {
-            errln!("signed by {signer}");
+        for signer in signers.all {
+            errln!("signed by {signer}{}", signers.memory_of(signer));
         }
         if self.has_unsigned_end {
             errln!("no signature covers the end: only a flag states which packet is the last");

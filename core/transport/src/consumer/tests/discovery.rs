@@ -137,6 +137,71 @@ fn rejects_metadata_of_other_object() {
     }
 }
 
+/// Advances time until the next Interest leaves.
+fn wait_for_interest(fixture: &mut Fixture) {
+    while fixture.requested.is_empty() {
+        fixture.now = fixture.consumer.next_wakeup().expect("it asks again");
+        fixture.step();
+    }
+}
+
+/// Answers the last Interest with a Nack of a router further on.
+fn refuse_further_on(fixture: &mut Fixture) {
+    let packet = fixture.requested[0].as_slice().into();
+    let nack = Some(NackReason::NoRoute);
+    let header = LpHeader { nack, incoming_face: Some(258), ..LpHeader::default() };
+    fixture.input(ConsumerInput::Packet { path: PATH, header, packet });
+}
+
+fn found_reason(fixture: &mut Fixture) -> Option<ConsumerError> {
+    let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
+    fixture.data_with(&name, &metadata_of("/a/54=%01"));
+    fixture.verify(true);
+    match fixture.out.events.pop() {
+        Some(ConsumerEvent::Found { stored, .. }) => stored,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One packet may be lost, but a user does not wait long for a producer that is down.
+#[test]
+fn silent_producer_delays_stores_by_3_s() {
+    let config = ConsumerConfig { verification: Verification::ByDriver, ..Default::default() };
+    let mut fixture = Fixture::new(latest(), config);
+    let mut fresh = 0;
+    while fixture.last_interest().must_be_fresh {
+        fresh += 1;
+        fixture.requested.clear();
+        wait_for_interest(&mut fixture);
+    }
+    assert_eq!((fresh, fixture.now.as_ns()), (2, 3 * NS_PER_S));
+    let reason = found_reason(&mut fixture);
+    assert_eq!(reason, Some(ConsumerError::Unanswered("/a".parse().unwrap())));
+}
+
+/// A refusal further on may have ended a learned route. The next Interest then finds the producer,
+/// whose version is newer than that of a store.
+#[test]
+fn refusal_further_on_is_no_proof_yet() {
+    let config = ConsumerConfig { verification: Verification::ByDriver, ..Default::default() };
+    let mut fixture = Fixture::new(latest(), config.clone());
+    refuse_further_on(&mut fixture);
+    wait_for_interest(&mut fixture);
+    assert!(fixture.last_interest().must_be_fresh);
+    assert_eq!(found_reason(&mut fixture), None);
+
+    let mut fixture = Fixture::new(latest(), config);
+    for _ in 0..2 {
+        assert!(fixture.last_interest().must_be_fresh);
+        refuse_further_on(&mut fixture);
+        wait_for_interest(&mut fixture);
+    }
+    assert!(!fixture.last_interest().must_be_fresh);
+    assert!(fixture.now.as_ns() <= 200 * NS_PER_MS, "{:?}", fixture.now);
+    let reason = found_reason(&mut fixture);
+    assert_eq!(reason, Some(ConsumerError::NoRouteFurtherOn("/a".parse().unwrap())));
+}
+
 /// A producer may take seconds to start, and only a router further on has no route.
 #[test]
 fn retries_remote_missing_route() {

@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 struct Network {
     heads: Arc<Heads>,
     session: Session,
-    _router: TestRouter,
+    router: TestRouter,
 }
 
 impl Network {
@@ -28,7 +28,7 @@ impl Network {
         let base = Consumer::bind(&session, Name::new(), trust.clone());
         let consumers = Consumers::new(base, Vec::new(), move |_| trust.clone());
         let heads = Arc::new(Heads::new(Arc::new(consumers), timeout));
-        Self { heads, session, _router: router }
+        Self { heads, session, router }
     }
 
     /// Publishes an object with this head. Stores count it as fresh for a moment.
@@ -217,9 +217,20 @@ async fn version_in_url_states_its_source() {
     assert_eq!(source, HeadSource::Memory);
 }
 
+/// The session's face at the new router is a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn store_of_restarted_router_is_a_hit() {
+    let mut network = Network::start(TIMEOUT).await;
+    tokio::task::block_in_place(|| network.router.restart());
+    expect_hit_of_local_store(&network).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answer_of_local_store_is_a_hit() {
-    let network = Network::start(TIMEOUT).await;
+    expect_hit_of_local_store(&Network::start(TIMEOUT).await).await;
+}
+
+async fn expect_hit_of_local_store(network: &Network) {
     let object: Name = "/p/a".parse().unwrap();
     // The server responded long ago, so only the face shows where the packet came from.
     let old = head(unix_time_ms() - 60_000, 0, "max-age=0");
