@@ -69,9 +69,10 @@ impl Store {
     /// The disk's limit of waiting reads is reached. Counts a miss.
     pub fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disks = self.disks.as_mut().ok_or(ReadRefused)?;
-        let class = match self.prefix_counters.is_empty() {
-            true => 0,
-            false => self.prefix_counters.class_of_hashes(disks.tier.prefixes_of(found)),
+        let class = if self.prefix_counters.is_empty() {
+            0
+        } else {
+            self.prefix_counters.class_of_hashes(disks.tier.prefixes_of(found))
         };
         let read = disks.tier.begin_read(found);
         match read {
