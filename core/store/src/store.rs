@@ -221,9 +221,9 @@ impl Store {
         match answer {
             Some(index) => {
                 self.eviction.on_hit(&mut self.memory.entries, index);
-                let class = self.memory.count_hit(index, now);
+                let (class, bytes) = self.memory.count_hit(index, now);
+                self.prefix_counters.count_hit(class, bytes);
                 let entry = &mut self.memory.entries[index];
-                self.prefix_counters.count_hit(class, entry.packet.len());
                 entry.flags |= USED;
                 Lookup::Hit(Hit {
                     packet: entry.packet.share(),

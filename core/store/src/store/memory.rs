@@ -276,11 +276,12 @@ impl Memory {
         (&mut self.entries[index], &self.tree)
     }
 
-    /// Counts an answer with the Data of an entry. Returns the class of the Data.
+    /// Counts an answer with the Data of an entry. Returns the class and the bytes of the Data.
     #[inline(always)]
-    pub(super) fn count_hit(&mut self, index: u32, now: Instant) -> u8 {
+    pub(super) fn count_hit(&mut self, index: u32, now: Instant) -> (u8, usize) {
         let entry = &self.entries[index];
-        self.tree.count_hit(entry.node, entry.packet.len(), now)
+        let bytes = entry.packet.len();
+        (self.tree.count_hit(entry.node, bytes, now), bytes)
     }
 
     /// See [`Tree::set_classes`].

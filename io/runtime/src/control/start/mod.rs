@@ -179,9 +179,7 @@ impl Control {
         contents.pin_declared(clock.now(), &config.pins).map_err(|error| {
             StartError::Config(format!("[[pin]]: {error}; choose smaller sizes, or a larger store"))
         })?;
-        if !config.counted_prefixes.is_empty() {
-            contents.count_prefixes(&config.counted_prefixes);
-        }
+        contents.count_prefixes(&config.counted_prefixes);
         let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone(), trust);
         for (format, ports) in sockets.ports {
             faces.add_port(format, ports);
