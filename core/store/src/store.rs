@@ -221,15 +221,17 @@ impl Store {
         match answer {
             Some(index) => {
                 self.eviction.on_hit(&mut self.memory.entries, index);
-                let (class, bytes) = self.memory.count_hit(index, now);
-                self.prefix_counters.count_hit(class, bytes);
                 let entry = &mut self.memory.entries[index];
                 entry.flags |= USED;
-                Lookup::Hit(Hit {
+                let (node, bytes) = (entry.node, entry.packet.len());
+                let hit = Hit {
                     packet: entry.packet.share(),
                     freshness_ms: entry.freshness_ms.into(),
                     is_fresh: entry.is_fresh(now),
-                })
+                };
+                let class = self.memory.count_hit(node, bytes, now);
+                self.prefix_counters.count_hit(class, bytes);
+                Lookup::Hit(hit)
             }
             None if self.has_rare_misses => self.lookup_rare(now, query),
             None => self.lookup_beyond_memory(now, query),
@@ -413,7 +415,7 @@ impl Store {
         let index = self.insert_into_memory(now, &arrival, packet.clone(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
         // An Interest waits for this read. `begin_read` has counted it as a hit of the store.
-        self.memory.count_hit(index, now);
+        self.memory.count_hit(self.memory.entries[index].node, packet.len(), now);
     }
 
     #[inline]

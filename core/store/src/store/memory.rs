@@ -276,12 +276,10 @@ impl Memory {
         (&mut self.entries[index], &self.tree)
     }
 
-    /// Counts an answer with the Data of an entry. Returns the class and the bytes of the Data.
+    /// Counts an answer with Data of a node. Returns the class of the Data.
     #[inline(always)]
-    pub(super) fn count_hit(&mut self, index: u32, now: Instant) -> (u8, usize) {
-        let entry = &self.entries[index];
-        let bytes = entry.packet.len();
-        (self.tree.count_hit(entry.node, bytes, now), bytes)
+    pub(super) fn count_hit(&mut self, node: u32, bytes: usize, now: Instant) -> u8 {
+        self.tree.count_hit(node, bytes, now)
     }
 
     /// See [`Tree::set_classes`].

@@ -93,8 +93,9 @@ impl PrefixCounters {
     /// Counts a hit. Branch-free, since each hit in memory passes here.
     #[inline(always)]
     pub(super) fn count_hit(&mut self, class: u8, bytes: usize) {
-        self.counts.hits[usize::from(class)] += 1;
-        self.counts.served_bytes[usize::from(class)] += bytes as u64;
+        let counts = &mut *self.counts;
+        counts.hits[usize::from(class)] += 1;
+        counts.served_bytes[usize::from(class)] += bytes as u64;
     }
 
     /// Counts a hit with Data that has no node in the tree.
