@@ -242,7 +242,10 @@ impl Store {
     #[cold]
     fn lookup_rare(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         self.has_rare_misses = !self.replaced.is_empty() || !self.prefix_counters.is_empty();
-        if let Some(hit) = self.replaced.find(now, query).filter(|_| self.config.serve) {
+        if !self.replaced.is_empty()
+            && self.config.serve
+            && let Some(hit) = self.replaced.find(now, query)
+        {
             self.prefix_counters.count_hit_with(&hit.packet);
             return Lookup::Hit(hit);
         }
