@@ -17,7 +17,7 @@ mod static_face;
 mod text;
 mod unix;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use serde::{Deserialize, Deserializer};
 use weir_base::units::Size;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{FaceLimits, RuntimeConfig, StaticFace, memory_bytes_min};
+use weir_store::COUNTED_PREFIXES_MAX;
 
 pub(crate) use self::changes::keys_for_restart;
 pub(crate) use self::controller::ControllerSection;
@@ -94,6 +95,25 @@ pub(crate) struct MetricsSection {
     #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
     pub(crate) contents: bool,
+    #[serde(deserialize_with = "counted_prefixes")]
+    pub(crate) prefixes: Vec<Prefix>,
+}
+
+fn counted_prefixes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Prefix>, D::Error> {
+    let prefixes = Vec::<Prefix>::deserialize(deserializer)?;
+    if prefixes.len() > COUNTED_PREFIXES_MAX {
+        return Err(D::Error::custom(format!(
+            "{} prefixes exceed the limit; use at most {COUNTED_PREFIXES_MAX}",
+            prefixes.len()
+        )));
+    }
+    let mut known = BTreeSet::new();
+    match prefixes.iter().find(|prefix| !known.insert(prefix.0.value())) {
+        Some(Prefix(name)) => {
+            Err(D::Error::custom(format!("{name} occurs twice; keep one of them")))
+        }
+        None => Ok(prefixes),
+    }
 }
 
 fn metrics_address<'de, D: Deserializer<'de>>(
@@ -193,6 +213,7 @@ impl FileConfig {
             management: self.management.to_runtime()?,
             metrics: self.metrics.address,
             metrics_contents: self.metrics.contents,
+            counted_prefixes: self.metrics.prefixes.iter().map(|p| p.0.clone()).collect(),
             rebalance_interval: Duration::from_secs(1),
             handle_signals: true,
         };

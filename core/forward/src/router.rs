@@ -100,7 +100,7 @@ impl Router {
                 self.handle_other(mem::replace(&mut batch[0], Input::Wakeup));
             }
         }
-        self.content.build_holdings();
+        self.content.continue_building();
         self.finish_turn(out);
     }
 
@@ -147,7 +147,7 @@ impl Router {
             self.tables.pit.timers.next_wakeup(),
             self.tables.closed_face_sweep.next_wakeup(),
             queries.next_wakeup(),
-            // This time lies in the past while the index is built, so the driver calls again at
+            // This time lies in the past while there is such work, so the driver calls again at
             // once.
             *building_since,
         ];
@@ -164,6 +164,7 @@ impl Router {
             fib_entries: self.tables.fib.len() as u64,
             dead_nonces: self.tables.dead_nonces.len() as u64,
             store: self.content.store.stats(),
+            store_prefixes: self.content.store.prefix_stats(),
             busy: BusyStats { interests_waiting, ..stats.busy },
             ..stats.clone()
         }

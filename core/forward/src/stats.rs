@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 
 use weir_base::{Histogram, counters};
-use weir_store::StoreStats;
+use weir_store::{PrefixStats, StoreStats};
 
 /// Why a packet was dropped. Every packet that is not sent on has a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +144,8 @@ counters! {
         malformed: BTreeMap<&'static str, u64>,
         /// The content store.
         store: StoreStats,
+        /// Hits and misses of the prefixes that the operator has chosen.
+        store_prefixes: PrefixStats,
         /// Time from the last transmission of an Interest to its Data.
         upstream_latency: LatencyHistogram,
         /// Counters of busy disks.

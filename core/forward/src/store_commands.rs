@@ -1,5 +1,7 @@
 //! Commands about the contents of the store, and their answers.
 
+use alloc::vec::Vec;
+
 use weir_store::{
     HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, MarkCursor, MarkedBatch,
     ObjectsPage, Rules, RulesError,
@@ -65,6 +67,9 @@ pub enum StoreCommand {
         /// Maximum number of entries to visit.
         visits_max: u32,
     },
+    /// Counts hits, misses and served bytes of these prefixes, see
+    /// [`Store::count_prefixes`](weir_store::Store::count_prefixes).
+    CountPrefixes(Vec<Name>),
     /// Applies rules to this shard. Answered by [`StoreEvent::RulesSet`].
     SetRules {
         /// Repeated in the answer.

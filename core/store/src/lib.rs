@@ -33,7 +33,7 @@ pub use objects::{
 };
 pub use rules::{Retention, Rule, Rules, RulesError, keep_bytes_max};
 pub use store::{
-    Hit, Lookup, MarkCursor, MarkedBatch, NameHashes, NewData, Query, ReadData, ShardAnswer, Store,
-    UNKNOWN_SOURCE, WriteBacklog,
+    COUNTED_PREFIXES_MAX, Hit, Lookup, MarkCursor, MarkedBatch, NameHashes, NewData, PrefixCounts,
+    PrefixStats, Query, ReadData, ShardAnswer, Store, UNKNOWN_SOURCE, WriteBacklog,
 };
 pub use uses::{ObjectUses, TierShare};

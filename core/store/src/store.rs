@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
-use weir_wire::{DataView, NameView};
+use weir_wire::{DataView, Name, NameView};
 
 mod disks;
 mod driver;
@@ -18,6 +18,7 @@ mod eviction;
 mod holdings;
 mod memory;
 mod objects;
+mod prefix_counters;
 mod query;
 mod replaced;
 mod shard;
@@ -27,10 +28,12 @@ use self::disks::Disks;
 use self::eviction::Eviction;
 use self::holdings::StoreHoldings;
 use self::memory::{ArrivedData, Memory, freshness_ms};
+use self::prefix_counters::PrefixCounters;
 use self::replaced::ReplacedData;
 
 pub use self::disks::WriteBacklog;
 pub use self::eviction::{MarkCursor, MarkedBatch};
+pub use self::prefix_counters::{COUNTED_PREFIXES_MAX, PrefixCounts, PrefixStats};
 pub use self::query::{Hit, Lookup, NameHashes, Query};
 pub use self::shard::ShardAnswer;
 
@@ -73,7 +76,7 @@ pub struct ReadData<'a> {
 /// The content store of one shard: Data by name and by prefix, in memory and on disks, with limits
 /// in bytes.
 ///
-/// It owns five components and calls them in order. None of them holds a reference to another or to
+/// It owns six components and calls them in order. None of them holds a reference to another or to
 /// the store. The README lists them. The module [`disk`](crate::disk) describes how an evicted
 /// segment gets to disk and back.
 pub struct Store {
@@ -87,7 +90,12 @@ pub struct Store {
     /// The generation number of the holdings when tracking last stopped. The next index continues
     /// from it.
     last_generation: u64,
-    /// Counters of events. Sizes are filled in when the statistics are read.
+    /// All hits, and more for the prefixes that the operator has chosen.
+    prefix_counters: PrefixCounters,
+    /// False only if a miss of the entries needs nothing but the disks: no Data was replaced, and
+    /// no prefix is counted.
+    has_rare_misses: bool,
+    /// Counters of events. Sizes and hits are filled in when the statistics are read.
     stats: StoreStats,
     /// Scratch: the hashes of the prefixes of the name being inserted.
     path: Vec<u64>,
@@ -103,6 +111,8 @@ impl Store {
             disks: None,
             holdings: None,
             last_generation: 0,
+            prefix_counters: PrefixCounters::new(),
+            has_rare_misses: false,
             stats: StoreStats::default(),
             path: Vec::new(),
         }
@@ -137,6 +147,7 @@ impl Store {
             entries: self.memory.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
+            hits: self.prefix_counters.hits(),
             kept_bytes: self.eviction.pinned_bytes(),
             holdings_bytes: memory_bytes + disk_bytes,
             disk: self
@@ -209,31 +220,40 @@ impl Store {
         let answer = if self.config.serve { self.memory.find_answer(now, query) } else { None };
         match answer {
             Some(index) => {
-                self.stats.hits += 1;
                 self.eviction.on_hit(&mut self.memory.entries, index);
-                self.memory.count_hit(index, now);
                 let entry = &mut self.memory.entries[index];
                 entry.flags |= USED;
-                Lookup::Hit(Hit {
+                let (node, bytes) = (entry.node, entry.packet.len());
+                let hit = Hit {
                     packet: entry.packet.share(),
                     freshness_ms: entry.freshness_ms.into(),
                     is_fresh: entry.is_fresh(now),
-                })
+                };
+                let class = self.memory.count_hit(node, bytes, now);
+                self.prefix_counters.count_hit(class, bytes);
+                Lookup::Hit(hit)
             }
-            None if !self.replaced.is_empty() => self.lookup_replaced(now, query),
+            None if self.has_rare_misses => self.lookup_rare(now, query),
             None => self.lookup_beyond_memory(now, query),
         }
     }
 
+    /// Looks up replaced Data and the disks, and counts a miss by prefix.
     #[cold]
-    fn lookup_replaced(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        match self.replaced.find(now, query).filter(|_| self.config.serve) {
-            Some(hit) => {
-                self.stats.hits += 1;
-                Lookup::Hit(hit)
-            }
-            None => self.lookup_beyond_memory(now, query),
+    fn lookup_rare(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        self.has_rare_misses = !self.replaced.is_empty() || !self.prefix_counters.is_empty();
+        if !self.replaced.is_empty()
+            && self.config.serve
+            && let Some(hit) = self.replaced.find(now, query)
+        {
+            self.prefix_counters.count_hit_with(&hit.packet);
+            return Lookup::Hit(hit);
         }
+        let answer = self.lookup_beyond_memory(now, query);
+        if let Lookup::Miss = answer {
+            self.prefix_counters.count_miss(query.name, query.can_be_prefix);
+        }
+        answer
     }
 
     #[inline(always)]
@@ -254,10 +274,10 @@ impl Store {
     #[cold]
     fn lookup_disks_counted(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = self.lookup_disks(now, query);
-        match answer {
-            Lookup::Hit(_) => self.stats.hits += 1,
+        match &answer {
+            Lookup::Hit(hit) => self.prefix_counters.count_hit_with(&hit.packet),
             Lookup::Miss => self.stats.misses += 1,
-            // `begin_read` or `decline_read` counts it.
+            // `begin_read` or `count_miss` counts it.
             Lookup::OnDisk(_) => {}
         }
         answer
@@ -397,8 +417,8 @@ impl Store {
         }
         let index = self.insert_into_memory(now, &arrival, packet.clone(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
-        // An Interest waits for this read.
-        self.memory.count_hit(index, now);
+        // An Interest waits for this read. `begin_read` has counted it as a hit of the store.
+        self.memory.count_hit(self.memory.entries[index].node, packet.len(), now);
     }
 
     #[inline]
@@ -427,6 +447,7 @@ impl Store {
     /// implicit digest finds the old Data.
     fn replace(&mut self, arrival: &ArrivedData<'_>, index: u32) {
         self.replaced.add(&self.memory.entries[index], replaced_bytes_max(&self.config));
+        self.has_rare_misses = true;
         if let Some(disks) = &mut self.disks {
             disks.replace(arrival);
         }
@@ -703,6 +724,34 @@ impl Store {
         hash: impl Fn(NameView<'_>) -> u64,
     ) -> Result<(), RulesError> {
         self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
+    }
+
+    /// Counts hits, misses and served bytes of these prefixes from now on, at most
+    /// [`COUNTED_PREFIXES_MAX`]. `hash` computes the keyed hash of a prefix. Prefixes that are
+    /// counted already continue.
+    ///
+    /// The caller must then call [`Store::classify`] until it returns `false`. Until then, hits of
+    /// Data that was stored before may count for the earlier prefixes. If such work is left from
+    /// the previous call, this call completes it first.
+    pub fn count_prefixes(&mut self, prefixes: Vec<Name>, hash: impl Fn(NameView<'_>) -> u64) {
+        while self.memory.classify(u32::MAX) {}
+        let counters = &mut self.prefix_counters;
+        counters.set(prefixes, hash);
+        self.memory.set_classes(counters.root_class(), counters.classes());
+        self.has_rare_misses = true;
+    }
+
+    /// Assigns stored Data to the prefixes of [`Store::count_prefixes`], in at most `steps` steps.
+    /// Returns whether more work remains.
+    pub fn classify(&mut self, steps: u32) -> bool {
+        self.memory.classify(steps)
+    }
+
+    /// What was counted for each prefix of [`Store::count_prefixes`]. Data counts for the longest
+    /// of them that is a proper prefix of its name. So does a miss, by the Interest's name; with
+    /// CanBePrefix, that name may also equal the prefix.
+    pub fn prefix_stats(&self) -> PrefixStats {
+        self.prefix_counters.stats()
     }
 
     /// The index of the segments on the disks.

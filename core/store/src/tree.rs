@@ -11,7 +11,8 @@ pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 /// A proper prefix of a stored name. It has an entry or a child, or is the root.
 ///
 /// A node knows only the keyed hash of its prefix. If two prefixes share a hash, their Data share a
-/// node. So users of the tree must compare names.
+/// node. So users of the tree must compare names. Only classes do not: such Data counts for the
+/// wrong prefix.
 ///
 /// It fills one cache line. Besides the links, the line has counters of the Data directly below, so
 /// that a list of objects needs no index of its own.
@@ -35,6 +36,8 @@ pub(crate) struct Node {
     served_bytes: u64,
     /// The time of the last answer, in ticks of 2^[`TICK_BITS`] ns.
     last_hit_ticks: u32,
+    /// The class of these Data, see [`Tree::set_classes`].
+    class: u8,
     /// Always 1. An `Option<Node>` stores its tag in the other values.
     _tag: NonZeroU8,
 }
@@ -52,13 +55,18 @@ pub(crate) struct Tree {
     nodes: Slab<Node>,
     table: Table,
     root: u32,
+    /// The classes of prefixes, by hash.
+    classes: Vec<(u64, u8)>,
+    /// Nodes from this slot on may have the classes of earlier prefixes. [`NONE`]: no node has.
+    classified: u32,
 }
 
 impl Tree {
     pub(crate) fn new() -> Self {
         let mut nodes = Slab::new();
-        let root = nodes.insert(Node::new(0, NONE));
-        Self { nodes, table: Table::with_capacity(0), root }
+        let root = nodes.insert(Node::new(0, NONE, 0));
+        let table = Table::with_capacity(0);
+        Self { nodes, table, root, classes: Vec::new(), classified: NONE }
     }
 
     /// The node of the empty name. It always exists.
@@ -137,8 +145,10 @@ impl Tree {
     #[inline]
     pub(crate) fn extend(&mut self, nearest: u32, missing: &[u64]) -> u32 {
         let mut parent = nearest;
+        let mut class = self.present_class(nearest);
         for &hash in missing {
-            let node = self.nodes.insert(Node::new(hash, parent));
+            class = self.own_class(hash).unwrap_or(class);
+            let node = self.nodes.insert(Node::new(hash, parent, class));
             let sibling = core::mem::replace(&mut self.nodes[parent].first_child, node);
             if sibling != NONE {
                 self.nodes[node].next = sibling;
@@ -160,13 +170,65 @@ impl Tree {
         self.touch(node, now);
     }
 
-    /// Counts an answer with Data of a node.
+    /// Counts an answer with Data of a node. Returns the class of the Data.
     #[inline(always)]
-    pub(crate) fn count_hit(&mut self, node: u32, bytes: usize, now: Instant) {
+    pub(crate) fn count_hit(&mut self, node: u32, bytes: usize, now: Instant) -> u8 {
         let node = &mut self.nodes[node];
         node.hits = node.hits.saturating_add(1);
         node.served_bytes += bytes as u64;
         node.last_hit_ticks = (now.as_ns() >> TICK_BITS) as u32;
+        node.class
+    }
+
+    /// Sets the classes of prefixes, given by their hashes, and of Data below none of them. The
+    /// class of Data is that of its longest proper prefix with a class.
+    ///
+    /// The caller must then call [`Tree::classify`] until it returns `false`. Until then, existing
+    /// nodes may have their earlier class. New ones have the right one.
+    pub(crate) fn set_classes(&mut self, others: u8, classes: Vec<(u64, u8)>) {
+        self.nodes[self.root].class = others;
+        self.classes = classes;
+        self.classified = 0;
+    }
+
+    /// Gives the nodes in the next `steps` slots their present class. Returns whether any are left.
+    pub(crate) fn classify(&mut self, steps: u32) -> bool {
+        if self.classified == NONE {
+            return false;
+        }
+        let slots = self.nodes.slots();
+        let to = self.classified.saturating_add(steps).min(slots);
+        for node in self.classified..to {
+            if self.nodes.contains(node) {
+                self.nodes[node].class = self.find_class(node);
+            }
+        }
+        self.classified = if to < slots { to } else { NONE };
+        self.classified != NONE
+    }
+
+    /// The class of a node according to the prefixes in force.
+    #[inline]
+    fn present_class(&self, node: u32) -> u8 {
+        if self.classified == NONE { self.nodes[node].class } else { self.find_class(node) }
+    }
+
+    /// Looks for the class at the node and then upwards.
+    #[cold]
+    fn find_class(&self, node: u32) -> u8 {
+        let mut at = node;
+        while at != self.root {
+            if let Some(class) = self.own_class(self.nodes[at].hash) {
+                return class;
+            }
+            at = self.nodes[at].parent;
+        }
+        self.nodes[self.root].class
+    }
+
+    #[inline]
+    fn own_class(&self, hash: u64) -> Option<u8> {
+        self.classes.iter().find(|(prefix, _)| *prefix == hash).map(|&(_, class)| class)
     }
 
     /// What was counted for the Data of a node.
@@ -369,7 +431,7 @@ impl Tree {
 }
 
 impl Node {
-    fn new(hash: u64, parent: u32) -> Self {
+    fn new(hash: u64, parent: u32, class: u8) -> Self {
         Self {
             hash,
             newest_arrival: Instant::ZERO,
@@ -382,6 +444,7 @@ impl Node {
             hits: 0,
             served_bytes: 0,
             last_hit_ticks: 0,
+            class,
             _tag: NonZeroU8::MIN,
         }
     }

@@ -80,6 +80,9 @@ pub struct RuntimeConfig {
     pub metrics: Option<SocketAddr>,
     /// Whether `/contents` of this address lists the names in the store.
     pub metrics_contents: bool,
+    /// The metrics have hits, misses and served bytes of the store for these prefixes, at most
+    /// [`COUNTED_PREFIXES_MAX`](weir_store::COUNTED_PREFIXES_MAX).
+    pub counted_prefixes: Vec<Name>,
     /// Whether the process belongs to the router. It then handles signals: SIGTERM, SIGINT and
     /// SIGQUIT stop it, SIGHUP requests a reload, and SIGUSR1 and SIGUSR2 are ignored. And it
     /// listens on the sockets that the service manager has passed to the process (LISTEN_FDS).

@@ -18,6 +18,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet}
 use prometheus_client::metrics::MetricType;
 use weir_base::{Counter, CounterKind, Counters, Exposition};
 use weir_forward::{DropReason, LatencyHistogram};
+use weir_store::PrefixCounts;
 
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
@@ -103,6 +104,11 @@ struct DropLabels {
     reason: &'static str,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct PrefixLabels {
+    prefix: String,
+}
+
 #[derive(Debug)]
 struct SnapshotCollector(Snapshot, ExtraMetrics);
 
@@ -111,6 +117,9 @@ impl Collector for SnapshotCollector {
         faces::encode(&self.0, &mut encoder)?;
         self.drops(&mut encoder)?;
         self.tables(&mut encoder)?;
+        if !self.0.router.store_prefixes.0.is_empty() {
+            self.prefixes(&mut encoder)?;
+        }
         self.shared_memory(&mut encoder)?;
         if !self.0.disks.is_empty() {
             disk::encode(&self.0, &mut encoder)?;
@@ -199,6 +208,27 @@ impl SnapshotCollector {
         encode_table(encoder, &self.0.router)?;
         encode_table(encoder, &self.0.router.store)?;
         encode_table(encoder, &self.0.management)
+    }
+
+    fn prefixes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let rows = |count: fn(&PrefixCounts) -> u64| {
+            let rows = self.0.router.store_prefixes.0.iter();
+            rows.map(move |(name, counts)| {
+                (PrefixLabels { prefix: name.to_string() }, count(counts))
+            })
+        };
+        let help = "Interests that the store answered with Data below the prefix; Data counts for \
+                    its longest prefix in [metrics] prefixes";
+        encode_counters(encoder, "store_prefix_hits", help, rows(|counts| counts.hits))?;
+        let help = "Interests for names below the prefix that the store could not answer";
+        encode_counters(encoder, "store_prefix_misses", help, rows(|counts| counts.misses))?;
+        let help = "Bytes of Data below the prefix that the store answered with";
+        encode_counters(
+            encoder,
+            "store_prefix_served_bytes",
+            help,
+            rows(|counts| counts.served_bytes),
+        )
     }
 
     fn shared_memory(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

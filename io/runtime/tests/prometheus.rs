@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use weir_io_fixture::TEST_TIMEOUT;
-use weir_io_fixture::router::TestRouter;
+use weir_io_fixture::router::{TestRouter, data, interest, name};
 use weir_runtime::{RemovedKind, RuntimeConfig, StartError, StaticFace};
 
 /// The head and the body of the answer to a GET.
@@ -167,6 +167,60 @@ fn metrics_move_to_an_overlapping_address_or_stay() {
     handle.reload(to_old).unwrap();
     assert_eq!(handle.metrics_address(), Some(old));
     drop(blocker);
+    router.stop();
+}
+
+/// Two worker threads, whose shards have parts of each object.
+#[test]
+fn prefix_hits_continue_after_a_reload() {
+    const SEGMENTS: u64 = 200;
+    let address = Some("127.0.0.1:0".parse().unwrap());
+    let mut router = TestRouter::start_with(|config| {
+        (config.threads, config.metrics) = (2, address);
+        config.counted_prefixes = vec![name("/a"), name("/gone")];
+    });
+    let (mut producer, mut consumer) = (router.unix(), router.unix());
+    producer.register("/");
+    let mut fetch = |prefix: &str, is_stored: bool| {
+        for segment in 0..SEGMENTS {
+            let uri = format!("{prefix}/v=1/seg={segment}");
+            consumer.send(&interest(&uri));
+            if !is_stored {
+                producer.receive().interest();
+                producer.send(&data(&uri, &[1; 1000]));
+            }
+            consumer.receive().data();
+        }
+    };
+    fetch("/a/b", false);
+    fetch("/c", false);
+    fetch("/a/b", true);
+    let address = router.handle().metrics_address().unwrap();
+    let count = |metric: &str, prefix: &str| {
+        let series = format!("weir_store_prefix_{metric}_total{{prefix=\"{prefix}\"}} ");
+        let text = get(address, "/metrics");
+        let value = text.lines().find_map(|line| line.strip_prefix(&series))?;
+        Some(value.parse::<u64>().unwrap())
+    };
+    assert_eq!((count("hits", "/a"), count("misses", "/a")), (Some(SEGMENTS), Some(SEGMENTS)));
+    assert!(count("served_bytes", "/a") > Some(SEGMENTS * 1000));
+    assert_eq!((count("hits", "/gone"), count("hits", "/c")), (Some(0), None));
+    // The Data below /c is stored already. A longer prefix takes the hits of /a.
+    let config = RuntimeConfig {
+        threads: 2,
+        metrics: Some(address),
+        counted_prefixes: vec![name("/a/b"), name("/c"), name("/a")],
+        ..weir_io_fixture::router::config(router.path.clone())
+    };
+    let report = router.handle.as_mut().unwrap().reload(config).unwrap();
+    assert_eq!(report.others, ["metrics of 3 prefixes"]);
+    fetch("/a/b", true);
+    fetch("/c", true);
+    let found = ["/a", "/a/b", "/c", "/gone"].map(|prefix| count("hits", prefix));
+    assert_eq!(found, [Some(SEGMENTS), Some(SEGMENTS), Some(SEGMENTS), None]);
+    assert_eq!(count("misses", "/a"), Some(SEGMENTS));
+    let text = get(address, "/metrics");
+    assert!(text.contains(&format!("\nweir_store_hits_total {}\n", 3 * SEGMENTS)), "{text}");
     router.stop();
 }
 

@@ -5,7 +5,7 @@ use toml::{Table, Value};
 use super::FileConfig;
 
 /// What a reload applies: tables, and single keys of tables.
-const RELOADED: [&str; 13] = [
+const RELOADED: [&str; 14] = [
     "store.size",
     "store.policy",
     "store.admit",
@@ -15,6 +15,7 @@ const RELOADED: [&str; 13] = [
     "management.local_registration",
     "management.loopback_commands",
     "metrics.address",
+    "metrics.prefixes",
     "log.level",
     "face",
     "route",
@@ -127,7 +128,7 @@ mod tests {
         let old = "[router]\nthreads = 1\n[[disk]]\npath = '/a'\nsize = '1GiB'\n";
         let new = "[router]\nthreads = 2\n[faces]\nudp = []\nunix_group = 'x'\n[store]\nsize = \
                    '1MiB'\nunsolicited = 'admit-all'\n[log]\nlevel = 'debug'\n[metrics]\naddress \
-                   = '127.0.0.1:1'\n[[face]]\nuri = 'udp://127.0.0.1'\n[[strategy]]\nprefix = \
+                   = '127.0.0.1:1'\nprefixes = ['/a']\n[[face]]\nuri = 'udp://127.0.0.1'\n[[strategy]]\nprefix = \
                    '/a'\nstrategy = 'asf'\n";
         let found = keys(old, new);
         for key in ["[router] threads", "[faces] udp", "[faces] unix_group", "[store] unsolicited"]

@@ -131,6 +131,8 @@ fn two_lines_declare_a_face_and_route() {
 
 #[test]
 fn errors_name_key_line_and_remedy() {
+    let prefixes: Vec<String> = (0..65).map(|at| format!("\"/{at}\"")).collect();
+    let too_many_prefixes = format!("[metrics]\nprefixes = [{}]\n", prefixes.join(", "));
     let cases = [
         ("[router]\nthread = 2\n", &["line 2", "thread", "`threads`"][..]),
         ("[router]\nthreads = 0\n", &["line 2", "threads", "1 to 64"]),
@@ -157,6 +159,9 @@ fn errors_name_key_line_and_remedy() {
         ("[router]\nproducer_regions = [\"a\"]\n", &["line 2", "producer_regions", "\"/a\""]),
         ("[faces]\nudp = [\"everywhere\"]\n", &["line 2", "everywhere", "0.0.0.0:6363"]),
         ("[metrics]\naddress = \"localhost\"\n", &["line 2", "localhost", "127.0.0.1:9636"]),
+        ("[metrics]\nprefixes = [\"a\"]\n", &["line 2", "prefixes", "\"/a\""]),
+        ("[metrics]\nprefixes = [\"/a\", \"/b\", \"ndn:/a\"]\n", &["line 2", "/a occurs twice"]),
+        (&too_many_prefixes, &["line 2", "65 prefixes", "at most 64"]),
         ("[faces]\nudp_mtu = 20\n", &["line 2", "udp_mtu", "64 to 8800"]),
         ("[[face]]\nuri = \"gopher://x\"\n", &["line 2", "uri", "udp://HOST:PORT"]),
         ("[[face]]\nroutes = [\"/\"]\n", &["line 1", "missing field `uri`"]),

@@ -109,6 +109,7 @@ fn refused_reload_changes_nothing() {
         (format!("{other}[faces]\nudp = []\ntls_ca = \"/nowhere/ca\"\n"), "/nowhere/ca"),
         (format!("{other}[controller]\nurl = 'http://c'\nname = 'a/b'\n"), "a/b"),
         (format!("{other}[metrics]\naddress = '192.0.2.77:9636'\n"), "192.0.2.77"),
+        (format!("{other}[metrics]\nprefixes = ['/a', '/b', '/a']\n"), "/a occurs twice"),
         (format!("{other}[[disk]]\npath = '/nowhere/disk'\nsize = '1GiB'\n"), "/nowhere/disk"),
         (format!("{other}[[pin]]\nprefix = '/p'\nsize = '4MiB'\n"), "fifteen sixteenths"),
     ] {
@@ -283,6 +284,54 @@ fn failed_move_of_metrics_changes_nothing() {
     assert!(ureq::get(&first).call().is_ok());
     assert_eq!((site.faces().len(), site.routes().len()), (0, 0));
     assert_ne!(store_bytes(&site), 8 << 20);
+    router.stop();
+}
+
+/// A metric of the store for a prefix; `None` if it has no such series.
+fn by_prefix(url: &str, metric: &str, prefix: &str) -> Option<u64> {
+    let text = ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
+    let series = format!("weir_store_prefix_{metric}_total{{prefix=\"{prefix}\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&series))?.parse().ok()
+}
+
+#[test]
+fn hits_by_prefix_continue_after_a_reload() {
+    const FILE_BYTES: u64 = 200_000;
+    let config = |address: &str, prefixes: &str| {
+        format!("[metrics]\naddress = \"{address}\"\nprefixes = [{prefixes}]\n")
+    };
+    let site = Site::new(&config("127.0.0.1:0", "\"/one\", \"/gone\""));
+    let router = site.start(&[]);
+    let url = router.ready["metrics"].as_str().unwrap().to_owned();
+    random_file(&site.path("file"), FILE_BYTES);
+    let _producers = ["/one/file", "/two/file"].map(|name| serve(&site, "file", name));
+    let get = |name| {
+        let _ = std::fs::remove_file(site.path("copy"));
+        site.run(&["get", name, "--allow-unsigned", "-o", "copy"]);
+    };
+    get("/one/file");
+    let misses = by_prefix(&url, "misses", "/one").unwrap();
+    assert!(misses > FILE_BYTES / 8_000, "{misses} misses");
+    get("/one/file");
+    get("/two/file");
+    let count = |metric, prefix| by_prefix(&url, metric, prefix);
+    let (hits, bytes) = (count("hits", "/one").unwrap(), count("served_bytes", "/one").unwrap());
+    assert!(hits > FILE_BYTES / 8_000 && bytes > FILE_BYTES, "{hits} hits, {bytes} bytes");
+    assert_eq!((count("hits", "/gone"), count("hits", "/two")), (Some(0), None));
+    // The file below /two is in the store already.
+    let address = url.trim_start_matches("http://").trim_end_matches("/metrics");
+    site.write(&config(address, "\"/two\", \"/one\""));
+    let text = site.reload().unwrap();
+    assert!(text.contains("metrics of 2 prefixes"), "{text}");
+    assert_eq!(count("hits", "/one"), Some(hits));
+    assert_eq!((count("hits", "/gone"), count("hits", "/two")), (None, Some(0)));
+    get("/one/file");
+    get("/two/file");
+    for (prefix, before) in [("/one", bytes), ("/two", 0)] {
+        let served = count("served_bytes", prefix).unwrap();
+        assert!(served > before + FILE_BYTES, "{prefix}: {before}, {served}");
+    }
+    assert!(site.reload().unwrap().contains("nothing has changed"));
     router.stop();
 }
 

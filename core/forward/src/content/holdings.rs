@@ -1,11 +1,12 @@
-//! The index of stored segments: its commands, and its construction in steps.
+//! Commands about the contents of the store, and their work that takes many steps.
 
 use weir_base::Instant;
 
 use crate::content::Content;
 use crate::store_commands::{StoreCommand, StoreEvent};
 
-/// Data packets that one batch adds to the index while it is built.
+/// Data packets that one batch adds to the index while it is built, and nodes of the prefix tree
+/// that it assigns to counted prefixes.
 const BUILD_STEPS: u32 = 256;
 
 impl Content {
@@ -53,6 +54,11 @@ impl Content {
                 self.resume_building(now);
                 Some(StoreEvent::Changed { transaction, changes })
             }
+            StoreCommand::CountPrefixes(prefixes) => {
+                self.store.count_prefixes(prefixes, |prefix| key.hash(prefix.value()));
+                self.building_since = Some(now);
+                None
+            }
             StoreCommand::SetRules { transaction, rules } => {
                 let refused = self.store.set_rules(rules, |prefix| key.hash(prefix.value())).err();
                 Some(StoreEvent::RulesSet { transaction, refused })
@@ -67,11 +73,14 @@ impl Content {
         }
     }
 
-    /// Continues to build the index until it is complete.
+    /// Continues to build the index, and to assign Data to counted prefixes, until both is done.
     #[inline]
-    pub(crate) fn build_holdings(&mut self) {
-        if self.building_since.is_some() && !self.store.build_holdings(BUILD_STEPS) {
-            self.building_since = None;
+    pub(crate) fn continue_building(&mut self) {
+        if self.building_since.is_some() {
+            let has_more = self.store.build_holdings(BUILD_STEPS);
+            if !self.store.classify(BUILD_STEPS) && !has_more {
+                self.building_since = None;
+            }
         }
     }
 }

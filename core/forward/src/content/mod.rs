@@ -37,7 +37,7 @@ pub(crate) struct Content {
     pub(crate) watches: Watches,
     /// Which Interests cause reports of misses of large objects.
     pub(crate) reported_misses: MissReports,
-    /// When the building of the index began; `None` when it is complete.
+    /// When the work of [`Content::continue_building`] began; `None` when it is complete.
     pub(crate) building_since: Option<Instant>,
     /// Memory blocks for packets in the store and the PIT.
     pub(crate) pool: Pool,

@@ -37,7 +37,7 @@ impl Router {
             ForwardingAction::Forward => {}
             ForwardingAction::Bypass(bypass) => {
                 // The store has counted a read that will not begin.
-                self.content.store.decline_read();
+                self.content.store.count_miss(interest.name, interest.can_be_prefix);
                 bypass.reason.count(&mut self.egress.stats.busy);
                 return self.bypass_disk(entry, origin, bypass, interest);
             }

@@ -173,7 +173,8 @@ impl Router {
             }
             StoreOutcome::Refuse(drop_reason) => {
                 // The store has counted a read that will not begin.
-                self.content.store.decline_read();
+                let interest = incoming.interest;
+                self.content.store.count_miss(interest.name, interest.can_be_prefix);
                 self.egress.refuse(
                     incoming.received,
                     &incoming.face,

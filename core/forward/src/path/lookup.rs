@@ -109,7 +109,7 @@ impl Router {
             // answers it.
             && (is_whole_name || !self.make_room(incoming))
         {
-            self.content.store.count_lookup(true);
+            self.content.store.count_hit(&packet);
             let is_marked = incoming.received.queue_state == QueueState::QueuedAndMarked;
             return StoreOutcome::Answer(StoredData { packet, is_marked });
         }

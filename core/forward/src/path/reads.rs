@@ -104,7 +104,9 @@ impl Router {
             let sent = self.egress.stats.out_data;
             self.end_with_data(origin, packet.clone(), &data, &matched);
             let copies = self.egress.stats.out_data - sent;
-            self.egress.stats.disk_bytes += copies * packet.len() as u64;
+            let bytes = copies * packet.len() as u64;
+            self.egress.stats.disk_bytes += bytes;
+            self.content.store.count_read_bytes(data.name, bytes);
             if is_marked {
                 self.egress.stats.busy.marked += copies;
             }

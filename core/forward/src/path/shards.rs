@@ -178,7 +178,7 @@ impl Router {
                 );
             }
             (None | Some((_, Candidate::Nothing)), _) => {
-                self.content.store.count_lookup(false);
+                self.count_miss(&query.interest);
                 self.forward_waiting(&query.waiter, false);
             }
         }
@@ -198,9 +198,15 @@ impl Router {
         }
     }
 
+    fn count_miss(&mut self, interest: &Packet) {
+        if let Ok(interest) = InterestView::decode(interest) {
+            self.content.store.count_miss(interest.name, interest.can_be_prefix);
+        }
+    }
+
     /// Answers a waiting entry from the store, as if it had not waited.
     fn answer_waiting(&mut self, entry: u32, packet: &Packet) {
-        self.content.store.count_lookup(true);
+        self.content.store.count_hit(packet);
         let data = DataView::decode(packet).expect("stores hold valid Data");
         let sent = self.egress.stats.out_data;
         self.end_with_data(DataOrigin::store(false), packet.clone(), &data, &[entry]);
@@ -229,7 +235,7 @@ impl Router {
         // A stalled disk would make the Interest wait until it expires. It goes upstream, or gets a
         // Nack if there is no next hop.
         if is_stalled {
-            self.content.store.decline_read();
+            self.content.store.count_miss(interest.name, interest.can_be_prefix);
             if self.has_next_hop(origin, &interest) {
                 BypassReason::Stalled.count(&mut self.egress.stats.busy);
             }
@@ -238,7 +244,7 @@ impl Router {
         let decision = self.decide_for_queue(origin, &interest, queue);
         let (is_over_threshold, is_marked) = match decision {
             QueueDecision::Bypass(bypass) => {
-                self.content.store.decline_read();
+                self.content.store.count_miss(interest.name, interest.can_be_prefix);
                 bypass.reason.count(&mut self.egress.stats.busy);
                 return self.bypass_disk(entry, origin, &bypass, &interest);
             }
@@ -277,7 +283,7 @@ impl Router {
             return self.egress.send_to_shard(home, answer);
         };
         if !self.content.queries.has_room_for_read() {
-            self.content.store.decline_read();
+            self.count_miss(&interest);
             self.egress.stats.busy.reads_refused += 1;
             return self.egress.send_to_shard(home, Message::ReadRefused { id });
         }
@@ -334,6 +340,7 @@ impl Router {
             // A shard offers Data of its store only after it has read it from a disk.
             if offered.origin.face == FaceId::CONTENT_STORE {
                 self.egress.stats.disk_bytes += bytes;
+                self.content.store.count_read_bytes(data.name, bytes);
             } else {
                 self.egress.stats.next_hop_bytes += bytes;
             }

@@ -62,7 +62,7 @@ impl Router {
             return false;
         };
         if found.is_stalled {
-            self.content.store.decline_read();
+            self.content.store.count_miss(query.name, query.can_be_prefix);
             return false;
         }
         let Ok(begun) = self.content.store.begin_read(&found) else { return false };

@@ -13,7 +13,10 @@ use super::*;
 use crate::content::decision::ForwardingAction;
 use crate::shard::shard_of_packet;
 use crate::table::pit::AwaitedSource;
-use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
+use crate::{
+    BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, StoreCommand,
+    UnsolicitedPolicy,
+};
 
 const KEY: HashKey = HashKey::new([3, 4]);
 
@@ -376,6 +379,9 @@ impl Cluster {
 /// Runs the events on `count` shards. Returns the packets that left after each, and some counters.
 fn run(count: u16, mode: Mode, events: &[InputEvent]) -> (Vec<Vec<Left>>, Vec<usize>) {
     let mut cluster = Cluster::of_multicast(count, mode);
+    let prefixes: Vec<Name> =
+        ["/", mode.name(0), mode.name(1)].map(|uri| uri.parse().unwrap()).into();
+    cluster.command(|| Command::Store(StoreCommand::CountPrefixes(prefixes.clone())));
     let all = events.iter().map(|event| {
         cluster.begin(event);
         cluster.pass_ms(0);
@@ -392,6 +398,11 @@ fn run(count: u16, mode: Mode, events: &[InputEvent]) -> (Vec<Vec<Left>>, Vec<us
         let stats = shard.router.stats();
         assert_eq!(stats.pit_entries, 0);
         assert!(shard.router.content.watches.is_empty());
+        let by_prefix =
+            stats.store_prefixes.0.iter().fold((0, 0), |(hits, misses), (_, counts)| {
+                (hits + counts.hits, misses + counts.misses)
+            });
+        assert_eq!(by_prefix, (stats.store.hits, stats.store.misses));
         let packets = [stats.in_interests, stats.in_data, stats.out_interests, stats.out_data];
         let store = [stats.store.hits, stats.store.misses, stats.store.insertions];
         let counts = packets.into_iter().chain(store).chain([stats.out_nacks, stats.aggregated]);

@@ -70,6 +70,11 @@ impl RecordCatalog {
         self.index.find(key)
     }
 
+    /// See [`DiskIndex::prefixes_of`].
+    pub(super) fn prefixes_of(&self, key: Key) -> impl Iterator<Item = u64> {
+        self.index.prefixes_of(key)
+    }
+
     /// The newest wanted record below a prefix, after at most `visits_max` steps.
     pub(super) fn below(
         &self,

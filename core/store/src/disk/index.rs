@@ -154,6 +154,18 @@ impl DiskIndex {
         }
     }
 
+    /// The hashes of the proper prefixes of a Data's name, longest first and without the empty one.
+    pub(crate) fn prefixes_of(&self, key: Key) -> impl Iterator<Item = u64> {
+        let parent = |node: u32| Some(self.nodes.get(node).parent).filter(|&node| node != ROOT);
+        let object = self.nodes.find(key.object);
+        let last = match key.segment {
+            WHOLE => object.and_then(parent),
+            _ => object,
+        };
+        let path = core::iter::successors(last, move |&node| parent(node));
+        path.map(|node| self.nodes.get(node).hash)
+    }
+
     /// Sets the address of `key`'s Data. Returns the former one.
     ///
     /// `path` is called only for a new object. It appends the hashes of all proper prefixes of the

@@ -387,6 +387,12 @@ impl DiskTier {
         Lookup::Hit(Hit { packet, freshness_ms, is_fresh })
     }
 
+    /// The hashes of the proper prefixes of the Data's name, longest first and without the empty
+    /// one. None if the record has just left the index.
+    pub(crate) fn prefixes_of(&self, found: &OnDisk) -> impl Iterator<Item = u64> {
+        self.catalog.prefixes_of(found.key)
+    }
+
     /// Begins a read, or joins one. If the record is gone or the disk stalled, the read ends
     /// immediately without Data, so that the Interests are forwarded.
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {

@@ -69,17 +69,26 @@ impl Store {
     /// The disk's limit of waiting reads is reached. Counts a miss.
     pub fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disks = self.disks.as_mut().ok_or(ReadRefused)?;
+        let class = if self.prefix_counters.is_empty() {
+            0
+        } else {
+            self.prefix_counters.class_of_hashes(disks.tier.prefixes_of(found))
+        };
         let read = disks.tier.begin_read(found);
         match read {
-            Ok(_) => self.stats.hits += 1,
-            Err(ReadRefused) => self.stats.misses += 1,
+            // The length is not known yet; see [`Store::count_read_bytes`].
+            Ok(_) => self.prefix_counters.count_hit(class, 0),
+            Err(ReadRefused) => {
+                self.stats.misses += 1;
+                self.prefix_counters.count_class_miss(class);
+            }
         }
         read
     }
 
-    /// Counts a miss: the caller does not read the record that [`Store::lookup`] has found.
-    pub fn decline_read(&mut self) {
-        self.stats.misses += 1;
+    /// Counts bytes of answers with Data that a disk has read.
+    pub fn count_read_bytes(&mut self, data: NameView<'_>, bytes: u64) {
+        self.prefix_counters.count_bytes(data, bytes);
     }
 
     /// The driver reports the outcome of an operation.

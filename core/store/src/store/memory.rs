@@ -276,11 +276,20 @@ impl Memory {
         (&mut self.entries[index], &self.tree)
     }
 
-    /// Counts an answer with the Data of an entry.
+    /// Counts an answer with Data of a node. Returns the class of the Data.
     #[inline(always)]
-    pub(super) fn count_hit(&mut self, index: u32, now: Instant) {
-        let entry = &self.entries[index];
-        self.tree.count_hit(entry.node, entry.packet.len(), now);
+    pub(super) fn count_hit(&mut self, node: u32, bytes: usize, now: Instant) -> u8 {
+        self.tree.count_hit(node, bytes, now)
+    }
+
+    /// See [`Tree::set_classes`].
+    pub(super) fn set_classes(&mut self, others: u8, classes: Vec<(u64, u8)>) {
+        self.tree.set_classes(others, classes);
+    }
+
+    /// See [`Tree::classify`].
+    pub(super) fn classify(&mut self, steps: u32) -> bool {
+        self.tree.classify(steps)
     }
 
     /// The number of node slots in the prefix tree.

@@ -5,7 +5,7 @@ use super::{Lookup, Query, Store};
 use crate::disk::OnDisk;
 use crate::entry::USED;
 use weir_base::{Instant, Packet};
-use weir_wire::DataView;
+use weir_wire::{DataView, NameView};
 
 /// What one shard has for a [`Query`]. See [`Store::lookup_shard`].
 #[derive(Debug)]
@@ -48,13 +48,16 @@ impl Store {
         }
     }
 
-    /// Counts the result of a query that was sent to several shards.
-    pub fn count_lookup(&mut self, is_hit: bool) {
-        if is_hit {
-            self.stats.hits += 1;
-        } else {
-            self.stats.misses += 1;
-        }
+    /// Counts a hit of [`Store::lookup_shard`], with the Data that answers.
+    pub fn count_hit(&mut self, packet: &Packet) {
+        self.prefix_counters.count_hit_with(packet);
+    }
+
+    /// Counts a miss of this Interest: [`Store::lookup_shard`] found nothing in any shard, or the
+    /// caller does not read the record that a lookup has found.
+    pub fn count_miss(&mut self, interest: NameView<'_>, can_be_prefix: bool) {
+        self.stats.misses += 1;
+        self.prefix_counters.count_miss(interest, can_be_prefix);
     }
 
     /// Whether `one` answers a prefix query before `other`. Each is the arrival time and the

@@ -88,9 +88,11 @@ impl Buffer {
         self.store.begin_read(found)
     }
 
-    /// The record found on the disk will not be read.
-    pub(super) fn decline_read(&mut self) {
-        self.store.decline_read();
+    /// The record found on the disk for this Interest will not be read.
+    pub(super) fn decline_read(&mut self, interest: &Packet) {
+        if let Ok(interest) = InterestView::decode(interest) {
+            self.store.count_miss(interest.name, interest.can_be_prefix);
+        }
     }
 
     pub(super) fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {

@@ -46,7 +46,7 @@ impl DiskReads {
         max: usize,
     ) -> ReadStart {
         if found.is_stalled {
-            buffer.decline_read();
+            buffer.decline_read(&pending.interest);
             return ReadStart::Stalled(pending);
         }
         let started = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };

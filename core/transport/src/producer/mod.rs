@@ -276,7 +276,7 @@ impl<S: Source> Producer<S> {
         match self.buffer.find(now, &interest) {
             Lookup::Hit(hit) => send(&mut self.stats, &pending, hit.packet, out),
             Lookup::OnDisk(_) => {
-                self.buffer.decline_read();
+                self.buffer.decline_read(&packet);
                 self.answer_from_source(now, &interest, pending, out);
             }
             Lookup::Miss => self.answer_from_source(now, &interest, pending, out),

@@ -25,6 +25,7 @@ pub(super) struct DeclaredParts {
     store: StoreConfig,
     strategies: Vec<(Name, Name)>,
     management: ManagementConfig,
+    counted_prefixes: Vec<Name>,
     /// The sockets keep their group until a restart.
     unix_access: UnixAccess,
 }
@@ -35,6 +36,7 @@ impl DeclaredParts {
             store: config.store.clone(),
             strategies: config.strategies.clone(),
             management: config.management.clone(),
+            counted_prefixes: config.counted_prefixes.clone(),
             unix_access: config.unix_access,
         }
     }
@@ -95,6 +97,7 @@ impl Control {
         self.apply_store(&declared.store, &config.store, &mut report);
         self.apply_strategies(declared.strategies, &config.strategies, &mut report);
         self.apply_management(&declared.management, &config, &mut report);
+        self.apply_prefixes(&declared.counted_prefixes, &config.counted_prefixes, &mut report);
         let faces = self.faces.declare(config.static_faces);
         report.faces_added = faces.faces_added;
         report.faces_removed = faces.faces_removed;
@@ -159,6 +162,15 @@ impl Control {
         }
     }
 
+    fn apply_prefixes(&self, old: &[Name], new: &[Name], report: &mut ReloadReport) {
+        if old == new {
+            return;
+        }
+        self.contents.count_prefixes(new);
+        let plural = if new.len() == 1 { "" } else { "es" };
+        report.others.push(format!("metrics of {} prefix{plural}", new.len()));
+    }
+
     fn apply_management(
         &mut self,
         old: &ManagementConfig,
@@ -210,6 +222,7 @@ mod tests {
             store: StoreConfig::default(),
             strategies: Vec::new(),
             management: ManagementConfig::default(),
+            counted_prefixes: Vec::new(),
             unix_access: UnixAccess::default(),
         }
     }

@@ -2,6 +2,7 @@ use super::*;
 use crate::snapshot::{FaceSnapshot, RemovedFaces, RemovedKind};
 use weir_base::FaceId;
 use weir_link::LinkCounters;
+use weir_store::PrefixStats;
 
 fn disk(reads: u64) -> crate::DiskSnapshot {
     crate::DiskSnapshot {
@@ -77,6 +78,26 @@ fn help_has_no_rustdoc_markup() {
     let linked = "Kept by [`Store`](crate::Store), not lost. More.";
     let counter = Counter { help: linked, ..weir_store::StoreStats::TABLE[0] };
     assert_eq!(help_of(&counter), "Kept by Store, not lost");
+}
+
+#[test]
+fn prefixes_have_series_if_chosen() {
+    assert!(!encode(Snapshot::default(), &ExtraMetrics::default()).contains("store_prefix"));
+    let mut snapshot = Snapshot::default();
+    let row = |uri: &str, hits| {
+        let counts = PrefixCounts { hits, misses: hits + 1, served_bytes: hits + 2 };
+        (uri.parse().unwrap(), counts)
+    };
+    snapshot.router.store_prefixes = PrefixStats(vec![row("/a/b", 7), row("/a/%22%5C", 0)]);
+    let text = encode(snapshot, &ExtraMetrics::default());
+    for line in [
+        "weir_store_prefix_hits_total{prefix=\"/a/b\"} 7",
+        "weir_store_prefix_misses_total{prefix=\"/a/b\"} 8",
+        "weir_store_prefix_served_bytes_total{prefix=\"/a/b\"} 9",
+        "weir_store_prefix_hits_total{prefix=\"/a/%22%5C\"} 0",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
 }
 
 #[test]
@@ -181,6 +202,8 @@ fn reference_lists_the_routers_metrics() {
         Some(crate::SharedMemorySnapshot { faces: 0, used_bytes: 0, bytes_max: 1, taken: 0 });
     snapshot.anchor_expires_unix_s = Some(0);
     snapshot.disks.push(disk(0));
+    let prefix = ("/a".parse().unwrap(), PrefixCounts::default());
+    snapshot.router.store_prefixes = PrefixStats(vec![prefix]);
     let text = encode(snapshot, &ExtraMetrics::default());
     weir_metrics::reference::check("router", &text, &["process_", "weir_build_info"]);
     let text = weir_metrics::encode(&weir_metrics::new_registry());

@@ -394,6 +394,11 @@ impl Contents {
         self.send_stores(|| StoreCommand::Track(share));
     }
 
+    /// Counts hits of these prefixes from now on.
+    pub(super) fn count_prefixes(&self, prefixes: &[Name]) {
+        self.send_stores(|| StoreCommand::CountPrefixes(prefixes.to_vec()));
+    }
+
     fn send_stores(&self, mut command: impl FnMut() -> StoreCommand) {
         self.workers.send_all_shards(|| Command::Store(command()));
     }

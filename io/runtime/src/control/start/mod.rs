@@ -173,12 +173,13 @@ impl Control {
             let registered = poll.registry().register(source, SIGNAL_TOKEN, Interest::READABLE);
             registered.map_err(queue_failed)?;
         }
-        // Before the ports: the worker threads carry out commands in order, so pins are in force
-        // when the first packet arrives.
+        // Before the ports: the worker threads carry out commands in order, so pins and counted
+        // prefixes are in force when the first packet arrives.
         let mut contents = Contents::new(workers.clone(), store_bytes, disks.is_some());
         contents.pin_declared(clock.now(), &config.pins).map_err(|error| {
             StartError::Config(format!("[[pin]]: {error}; choose smaller sizes, or a larger store"))
         })?;
+        contents.count_prefixes(&config.counted_prefixes);
         let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone(), trust);
         for (format, ports) in sockets.ports {
             faces.add_port(format, ports);
