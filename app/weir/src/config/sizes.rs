@@ -223,7 +223,7 @@ mod tests {
         // Each of them fits, and both do not.
         let disk = |name: &str| {
             let path = folder.path().join(name);
-            format!("[[disk]]\npath = {path:?}\nsize = \"{}KiB\"\n", free_bytes / 3 * 2 >> 10)
+            format!("[[disk]]\npath = {path:?}\nsize = \"{}KiB\"\n", free_bytes / 1536)
         };
         let (one, two) = (disk("one"), disk("two"));
         for alone in [&one, &two] {
