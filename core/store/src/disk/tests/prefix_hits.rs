@@ -57,7 +57,7 @@ fn kept_prefix_continues_after_a_change() {
     let mut fixture = Fixture::large();
     fixture.put("/a/b/x", 0);
     fixture.put("/c/x", 0);
-    let mut ask = |fixture: &mut Fixture, times| {
+    let ask = |fixture: &mut Fixture, times| {
         for _ in 0..times {
             fixture.ask("/a/b/x", false, false).unwrap();
             fixture.ask("/c/x", false, false).unwrap();
