@@ -42,7 +42,7 @@ fn reported_router_counts_as_here() {
     assert!(!controller.is_waiting(), "five here, three there");
 }
 
-/// Regression: it waited as long as a router may be silent, although nobody was missing.
+/// Regression: it waited as long as a router may be silent, although no router was missing.
 #[test]
 fn wait_ends_when_all_routers_have_moved_here() {
     let mut controller = Controller::new(config());

@@ -33,9 +33,10 @@ use self::frame::{Decoder, End, Message, encode, encoded_len};
 pub(crate) use self::handshake::OpenedWebSocket;
 pub use self::handshake::{Handshake, WebSocketListener};
 pub(crate) use self::tls::TlsStream;
-pub use self::tls_files::{CertificateFiles, ServerCertificate, TlsFileError, TlsTrust};
+pub use self::tls_files::{
+    CertificateFiles, ServerCertificate, TlsFileError, TlsTrust, certificate_problem,
+};
 use self::transport::Transport;
-pub use self::validity::certificate_problem;
 use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus, WebSocketError};
 use crate::uri::FaceUri;

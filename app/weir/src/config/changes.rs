@@ -128,8 +128,8 @@ mod tests {
         let old = "[router]\nthreads = 1\n[[disk]]\npath = '/a'\nsize = '1GiB'\n";
         let new = "[router]\nthreads = 2\n[faces]\nudp = []\nunix_group = 'x'\n[store]\nsize = \
                    '1MiB'\nunsolicited = 'admit-all'\n[log]\nlevel = 'debug'\n[metrics]\naddress \
-                   = '127.0.0.1:1'\nprefixes = ['/a']\n[[face]]\nuri = 'udp://127.0.0.1'\n[[strategy]]\nprefix = \
-                   '/a'\nstrategy = 'asf'\n";
+                   = '127.0.0.1:1'\nprefixes = ['/a']\n[[face]]\nuri = \
+                   'udp://127.0.0.1'\n[[strategy]]\nprefix = '/a'\nstrategy = 'asf'\n";
         let found = keys(old, new);
         for key in ["[router] threads", "[faces] udp", "[faces] unix_group", "[store] unsolicited"]
         {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::validity::certificate_problem;
+use super::validity::validity_problem;
 
 /// The protocol under WebSocket (ALPN).
 const PROTOCOL: &[u8] = b"http/1.1";
@@ -126,7 +126,7 @@ fn server_config(files: &CertificateFiles) -> Result<ServerConfig, TlsFileError>
     Ok(config)
 }
 
-pub(super) fn certificates(
+fn certificates(
     path: &Path,
     what: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
@@ -138,6 +138,13 @@ pub(super) fn certificates(
         return Err(TlsFileError::new(what, path, NONE));
     }
     Ok(found)
+}
+
+/// Why clients refuse the certificates in this file (PEM), if one of them is not valid at present.
+/// `None` also if the file cannot be read, which the use of it reports.
+pub fn certificate_problem(path: &Path) -> Option<String> {
+    let chain = certificates(path, "the certificate").ok()?;
+    validity_problem(&chain, UnixTime::now())
 }
 
 /// Reads a file in the control thread. Opening a FIFO would wait for a writer, and some devices

@@ -1,7 +1,5 @@
 //! The time for which certificates are valid.
 
-use std::path::Path;
-
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -47,11 +45,4 @@ fn days_text(days: u64, none: &str, after: &str) -> String {
         1 => format!("1 day {after}"),
         days => format!("{days} days {after}"),
     }
-}
-
-/// Why clients refuse the certificates in this file (PEM), if one of them is not valid at present.
-/// `None` also if the file cannot be read, which the use of it reports.
-pub fn certificate_problem(path: &Path) -> Option<String> {
-    let chain = super::tls_files::certificates(path, "the certificate").ok()?;
-    validity_problem(&chain, UnixTime::now())
 }
