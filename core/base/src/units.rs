@@ -16,7 +16,7 @@ pub use self::text::{
 pub(crate) use self::text::{format_bytes, format_duration_ns, format_rate_bps};
 
 /// A number for an interface whose integers are signed, such as SQL and OpenTelemetry.
-pub fn signed(value: u64) -> i64 {
+pub fn saturating_i64(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_control::LimitKind;
 
 /// A kind of request, and its result.
@@ -105,7 +105,7 @@ impl Metrics {
             raise(&self.over_limit.get_or_create(&labels), *count);
         }
         for (gauge, value) in self.gauges.iter().zip(values.gauges) {
-            gauge.set(signed(value));
+            gauge.set(saturating_i64(value));
         }
         for (counter, value) in self.counters.iter().zip(values.counters) {
             raise(counter, value);

@@ -16,7 +16,7 @@ use std::fmt::Display;
 use axum::http::StatusCode;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_control::message::{Decision, Forwarded};
 use weir_control::{ControlError, Plan};
 use weir_wire::Name;
@@ -69,7 +69,7 @@ pub(crate) fn end_decision(span: &Span, forwarded: &Result<Forwarded, ControlErr
         _ if span.is_disabled() => {}
         Ok(forwarded) => {
             span.record("weir.decision", decision_name(forwarded.decision));
-            span.record("weir.generation", signed(forwarded.generation));
+            span.record("weir.generation", saturating_i64(forwarded.generation));
         }
         Err(error) => {
             span.record("otel.status_description", tracing::field::display(error));
@@ -109,7 +109,7 @@ pub(crate) fn record_decisions(records: &[Record]) {
     let lost = records.iter().filter(is_lost).count();
     for (name, count) in [("weir.plans", plans.len()), ("weir.lost_routers", lost)] {
         if count > 0 {
-            span.record(name, signed(count as u64));
+            span.record(name, saturating_i64(count as u64));
         }
     }
     for plan in plans {
@@ -120,10 +120,10 @@ pub(crate) fn record_decisions(records: &[Record]) {
         drop(trace_span!(
             "plan",
             weir.object = %plan.object,
-            weir.plan = signed(plan.number),
-            weir.follows = signed(plan.parent),
+            weir.plan = saturating_i64(plan.number),
+            weir.follows = saturating_i64(plan.parent),
             weir.ended = plan.is_end(),
-            weir.segments = signed(segments),
+            weir.segments = saturating_i64(segments),
             weir.parts = list(parts),
             weir.spread = list(shares),
             weir.consumers = list(plan.consumers.iter()),

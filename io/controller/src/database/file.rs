@@ -1,7 +1,7 @@
 //! The row of a file, within a change.
 
 use sqlx::{AnyConnection, Row as _};
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_control::File;
 use weir_wire::Name;
 
@@ -18,7 +18,8 @@ pub(super) async fn insert(
 ) -> Result<bool, sqlx::Error> {
     let sql = "INSERT INTO files (name, owner, added_ms, body, change) \
                VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING";
-    let query = sqlx::query(sql).bind(file.name.to_string()).bind(owner).bind(signed(added_ms));
+    let query =
+        sqlx::query(sql).bind(file.name.to_string()).bind(owner).bind(saturating_i64(added_ms));
     let done = query.bind(json(file)).bind(change).execute(to).await?;
     Ok(done.rows_affected() > 0)
 }

@@ -21,7 +21,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{
     AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Executor as _, SqlSafeStr as _, raw_sql,
 };
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_control::{File, FileStatus, Plan};
 use weir_wire::Name;
 
@@ -228,7 +228,7 @@ fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
          PRAGMA wal_autocheckpoint = {WAL_PAGES}"
     );
     if let Some(bytes_max) = bytes_max {
-        let pages = signed(bytes_max / PAGE_BYTES).max(1);
+        let pages = saturating_i64(bytes_max / PAGE_BYTES).max(1);
         text += &format!("; PRAGMA max_page_count = {pages}");
     }
     text
@@ -276,7 +276,7 @@ async fn is_reusable(
 async fn audit(to: &mut AnyConnection, record: &Record) -> Result<(), sqlx::Error> {
     let Record::Audit { at_ms, who, action, detail } = record else { return Ok(()) };
     let sql = "INSERT INTO audit (at_ms, who, action, detail) VALUES ($1, $2, $3, $4)";
-    let query = sqlx::query(sql).bind(signed(*at_ms)).bind(who).bind(*action).bind(detail);
+    let query = sqlx::query(sql).bind(saturating_i64(*at_ms)).bind(who).bind(*action).bind(detail);
     query.execute(to).await.map(drop)
 }
 
@@ -355,8 +355,8 @@ impl Database {
             .bind(&token.hash)
             .bind(token.role.to_string())
             .bind(&token.name)
-            .bind(signed(token.created_ms))
-            .bind(token.expires_ms.map(signed))
+            .bind(saturating_i64(token.created_ms))
+            .bind(token.expires_ms.map(saturating_i64))
             .bind(json(&token.prefixes));
         self.with_timeout(async {
             let mut transaction = Transaction::begin(&self.pool).await?;

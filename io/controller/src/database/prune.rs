@@ -1,6 +1,6 @@
 //! Removes old rows, so that the database stays small.
 
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 
 use super::transaction::Transaction;
 use super::{Database, DatabaseError, NUMBER_STEP};
@@ -18,11 +18,11 @@ impl Database {
 
     async fn remove_old(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         let sql = "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - $1";
-        sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
+        sqlx::query(sql).bind(saturating_i64(audit)).execute(&self.pool).await?;
         let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \
                    AND (ends = 1 OR number NOT IN (SELECT MAX(number) FROM plans GROUP BY object))";
         // Successive numbers of one controller are at most this step apart.
-        let numbers = signed(plans.saturating_mul(NUMBER_STEP));
+        let numbers = saturating_i64(plans.saturating_mul(NUMBER_STEP));
         sqlx::query(sql).bind(numbers).execute(&self.pool).await?;
         self.forget_withdrawn().await
     }
@@ -34,7 +34,7 @@ impl Database {
         let sql = "UPDATE numbers SET value = (SELECT value FROM numbers WHERE name = 'change') \
                    - $1 WHERE name = 'forgotten' AND value + $1 + $1 / 8 < \
                    (SELECT value FROM numbers WHERE name = 'change')";
-        let query = sqlx::query(sql).bind(signed(WITHDRAWN_KEPT));
+        let query = sqlx::query(sql).bind(saturating_i64(WITHDRAWN_KEPT));
         if query.execute(&mut *transaction).await?.rows_affected() > 0 {
             let sql = "DELETE FROM withdrawn WHERE change <= \
                        (SELECT value FROM numbers WHERE name = 'forgotten')";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use sqlx::any::AnyRow;
 use sqlx::{AnyConnection, Row as _};
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_control::Plan;
 use weir_wire::Name;
 
@@ -85,14 +85,14 @@ async fn write_plan(
                WHERE object = $3 ORDER BY number DESC LIMIT 1), 1) = 1 \
                ON CONFLICT (number) DO NOTHING";
     let done = sqlx::query(sql)
-        .bind(signed(plan.number))
-        .bind(signed(plan.parent))
+        .bind(saturating_i64(plan.number))
+        .bind(saturating_i64(plan.parent))
         .bind(plan.object.to_string())
-        .bind(signed(made_ms))
+        .bind(saturating_i64(made_ms))
         .bind(json(plan))
         .bind(change)
         .bind(i64::from(plan.is_end()))
-        .bind(signed(follows))
+        .bind(saturating_i64(follows))
         .execute(&mut *to)
         .await?;
     if done.rows_affected() > 0 {
@@ -100,7 +100,7 @@ async fn write_plan(
     }
     // The row may exist from an earlier attempt whose answer was lost.
     let sql = "SELECT number FROM plans WHERE number = $1 AND object = $2";
-    let query = sqlx::query(sql).bind(signed(plan.number)).bind(plan.object.to_string());
+    let query = sqlx::query(sql).bind(saturating_i64(plan.number)).bind(plan.object.to_string());
     Ok(query.fetch_optional(to).await?.is_some())
 }
 
@@ -115,7 +115,7 @@ impl Database {
             let mut transaction = Transaction::begin(&self.pool).await?;
             let run = next_value(&mut transaction, "run").await?;
             let sql = "INSERT INTO controllers (run, url, began_ms, beat) VALUES ($1, $2, $3, 0)";
-            let query = sqlx::query(sql).bind(run).bind(url).bind(signed(began_ms));
+            let query = sqlx::query(sql).bind(run).bind(url).bind(saturating_i64(began_ms));
             query.execute(&mut *transaction).await?;
             transaction.commit().await?;
             Ok(u64::try_from(run).unwrap_or(0))
@@ -126,14 +126,14 @@ impl Database {
     /// Increments the beat of a controller. Returns whether its row still exists.
     pub(crate) async fn heartbeat(&self, run: u64) -> Result<bool, DatabaseError> {
         let sql = "UPDATE controllers SET beat = beat + 1 WHERE run = $1";
-        let query = sqlx::query(sql).bind(signed(run));
+        let query = sqlx::query(sql).bind(saturating_i64(run));
         let done = self.with_timeout(async { Ok(query.execute(&self.pool).await?) }).await?;
         Ok(done.rows_affected() > 0)
     }
 
     /// Removes the row of a controller that stops or has been gone for long.
     pub(crate) async fn remove_controller(&self, run: u64) -> Result<(), DatabaseError> {
-        let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(signed(run));
+        let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(saturating_i64(run));
         self.with_timeout(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
     }
 
@@ -172,17 +172,18 @@ impl Database {
                         let sql = "INSERT INTO routers (name, seen_ms, body, run, change) \
                                    VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO UPDATE \
                                    SET seen_ms = $2, body = $3, run = $4, change = $5";
-                        let query = sqlx::query(sql).bind(name).bind(signed(*seen_ms)).bind(body);
-                        let query = query.bind(signed(run)).bind(change);
+                        let query =
+                            sqlx::query(sql).bind(name).bind(saturating_i64(*seen_ms)).bind(body);
+                        let query = query.bind(saturating_i64(run)).bind(change);
                         query.execute(&mut *transaction).await?;
                     }
                     Record::RouterLost { name, run: former, seen_ms } => {
                         let sql = "UPDATE routers SET run = 0, change = $3, \
                                    seen_ms = COALESCE(CAST($4 AS BIGINT), seen_ms) \
                                    WHERE name = $1 AND run = $2";
-                        let run = signed(former.unwrap_or(run));
+                        let run = saturating_i64(former.unwrap_or(run));
                         let query = sqlx::query(sql).bind(name).bind(run).bind(change);
-                        let query = query.bind(seen_ms.map(signed));
+                        let query = query.bind(seen_ms.map(saturating_i64));
                         query.execute(&mut *transaction).await?;
                     }
                     Record::Audit { .. } => audit(&mut transaction, record).await?,
@@ -311,7 +312,8 @@ impl Database {
             Some(_) => self.note_invalid_plan(number),
             None => {}
         }
-        let query = sqlx::query("UPDATE plans SET ends = 1 WHERE number = $1").bind(signed(number));
+        let query =
+            sqlx::query("UPDATE plans SET ends = 1 WHERE number = $1").bind(saturating_i64(number));
         self.with_timeout(async { Ok(query.execute(&self.pool).await?) }).await?;
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
         let (object, parent) = (object.clone(), 0);

@@ -8,7 +8,7 @@ use futures_util::StreamExt as _;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
 use sqlx::{Any, AssertSqlSafe, Row as _};
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 
 use super::rows::Unreadable;
 use super::{Database, DatabaseError};
@@ -88,7 +88,7 @@ impl Select {
             false => format!("SELECT {key} AS row_key FROM {from}"),
         };
         let query = sqlx::query(AssertSqlSafe(sql));
-        numbers.iter().fold(query, |query, number| query.bind(signed(*number)))
+        numbers.iter().fold(query, |query, number| query.bind(saturating_i64(*number)))
     }
 }
 

@@ -18,7 +18,7 @@ use std::fmt::Write;
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 use weir_base::FaceId;
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_transport::{ConsumerConfig, ConsumerStats, Controller, PathId, Target};
 
 use super::host::{DownloadError, Found, Summary};
@@ -143,10 +143,10 @@ impl DownloadSpans {
         by_face: &BTreeMap<(PathId, Option<FaceId>), u64>,
     ) {
         let verification = std::mem::replace(&mut self.verification, Span::none());
-        verification.record("weir.packets", signed(work.packets));
-        verification.record("weir.rejected", signed(work.rejected));
-        verification.record("weir.busy_us", signed(work.verify_ns / 1000));
-        self.write.record("weir.busy_us", signed(work.write_ns / 1000));
+        verification.record("weir.packets", saturating_i64(work.packets));
+        verification.record("weir.rejected", saturating_i64(work.rejected));
+        verification.record("weir.busy_us", saturating_i64(work.verify_ns / 1000));
+        self.write.record("weir.busy_us", saturating_i64(work.write_ns / 1000));
         if self.fetch.is_disabled() {
             return;
         }
@@ -170,7 +170,7 @@ impl DownloadSpans {
             ("weir.nacks", stats.nacks),
             ("weir.marks", stats.marks),
         ] {
-            fetch.record(name, signed(count));
+            fetch.record(name, saturating_i64(count));
         }
         fetch.record("weir.sources", sources(by_face).as_str());
     }
@@ -195,9 +195,9 @@ impl DownloadSpans {
                     let version = tracing::field::display(&summary.versioned);
                     download.record("weir.version", version);
                 }
-                download.record("weir.bytes", signed(summary.octets));
-                download.record("weir.segments", signed(summary.segments));
-                download.record("weir.resumed_segments", signed(summary.segments_resumed));
+                download.record("weir.bytes", saturating_i64(summary.octets));
+                download.record("weir.segments", saturating_i64(summary.segments));
+                download.record("weir.resumed_segments", saturating_i64(summary.segments_resumed));
                 download.record("weir.unchanged", summary.was_complete);
             }
             Err(error) => {
@@ -212,7 +212,7 @@ impl DownloadSpans {
 
 fn record_some(span: &Span, name: &str, value: Option<u64>) {
     if let Some(value) = value {
-        span.record(name, signed(value));
+        span.record(name, saturating_i64(value));
     }
 }
 

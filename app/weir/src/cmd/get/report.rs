@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tracing::field::Empty;
 use tracing::{Span, trace_span};
 use weir_base::FaceId;
-use weir_base::units::signed;
+use weir_base::units::saturating_i64;
 use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::{TrustBasis, TrustedSigner};
@@ -119,7 +119,7 @@ impl Report {
             ("weir.retransmissions", self.stats.retransmissions),
             ("weir.losses", self.stats.losses),
         ] {
-            span.record(name, signed(count));
+            span.record(name, saturating_i64(count));
         }
         let mut sources = BTreeMap::<&str, u64>::new();
         for (&(_, face), &packets) in &self.by_face {
