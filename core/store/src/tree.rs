@@ -2,6 +2,7 @@ use crate::entry::{Entry, List, NONE, SiblingLinks};
 use crate::uses::ObjectUses;
 use alloc::vec::Vec;
 use core::num::NonZeroU8;
+use core::ops::Range;
 use weir_base::{Instant, Slab, Table};
 
 /// Bytes that a node costs: itself, its slot on the slab's list of vacant slots, and its share of
@@ -57,8 +58,9 @@ pub(crate) struct Tree {
     root: u32,
     /// The classes of prefixes, by hash.
     classes: Vec<(u64, u8)>,
-    /// Nodes from this slot on may have the classes of earlier prefixes. [`NONE`]: no node has.
-    classified: u32,
+    /// Nodes in these slots may have the classes of earlier prefixes. All others, and new nodes in
+    /// any slot, have their present class.
+    unclassified: Range<u32>,
 }
 
 impl Tree {
@@ -66,7 +68,7 @@ impl Tree {
         let mut nodes = Slab::new();
         let root = nodes.insert(Node::new(0, NONE, 0));
         let table = Table::with_capacity(0);
-        Self { nodes, table, root, classes: Vec::new(), classified: NONE }
+        Self { nodes, table, root, classes: Vec::new(), unclassified: 0..0 }
     }
 
     /// The node of the empty name. It always exists.
@@ -183,47 +185,41 @@ impl Tree {
     /// Sets the classes of prefixes, given by their hashes, and of Data below none of them. The
     /// class of Data is that of its longest proper prefix with a class.
     ///
-    /// The caller must then call [`Tree::classify`] until it returns `false`. Until then, existing
-    /// nodes may have their earlier class. New ones have the right one.
+    /// The caller must then call [`Tree::classify`] until it returns `false`, and only then this
+    /// method again. Until then, existing nodes may have their earlier class. New ones have the
+    /// right one.
     pub(crate) fn set_classes(&mut self, others: u8, classes: Vec<(u64, u8)>) {
         self.nodes[self.root].class = others;
         self.classes = classes;
-        self.classified = 0;
+        // The root is in the first slot.
+        self.unclassified = self.root + 1..self.nodes.slots();
     }
 
     /// Gives the nodes in the next `steps` slots their present class. Returns whether any are left.
     pub(crate) fn classify(&mut self, steps: u32) -> bool {
-        if self.classified == NONE {
-            return false;
-        }
-        let slots = self.nodes.slots();
-        let to = self.classified.saturating_add(steps).min(slots);
-        for node in self.classified..to {
+        let to = self.unclassified.start.saturating_add(steps).min(self.unclassified.end);
+        while self.unclassified.start < to {
+            let node = self.unclassified.start;
             if self.nodes.contains(node) {
-                self.nodes[node].class = self.find_class(node);
+                self.nodes[node].class = self.present_class(node);
             }
+            self.unclassified.start += 1;
         }
-        self.classified = if to < slots { to } else { NONE };
-        self.classified != NONE
+        !self.unclassified.is_empty()
     }
 
-    /// The class of a node according to the prefixes in force.
+    /// The class of a node according to the prefixes in force. Looks upwards until it finds a node
+    /// that is a prefix with a class, or that has its present class.
     #[inline]
     fn present_class(&self, node: u32) -> u8 {
-        if self.classified == NONE { self.nodes[node].class } else { self.find_class(node) }
-    }
-
-    /// Looks for the class at the node and then upwards.
-    #[cold]
-    fn find_class(&self, node: u32) -> u8 {
         let mut at = node;
-        while at != self.root {
+        while self.unclassified.contains(&at) {
             if let Some(class) = self.own_class(self.nodes[at].hash) {
                 return class;
             }
             at = self.nodes[at].parent;
         }
-        self.nodes[self.root].class
+        self.nodes[at].class
     }
 
     #[inline]
