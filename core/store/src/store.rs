@@ -277,7 +277,7 @@ impl Store {
         match &answer {
             Lookup::Hit(hit) => self.prefix_counters.count_hit_with(&hit.packet),
             Lookup::Miss => self.stats.misses += 1,
-            // `begin_read` or `count_miss` counts it.
+            // `begin_read` counts a hit, or the caller a miss.
             Lookup::OnDisk(_) => {}
         }
         answer

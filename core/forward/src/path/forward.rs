@@ -36,7 +36,7 @@ impl Router {
         match onward {
             ForwardingAction::Forward => {}
             ForwardingAction::Bypass(bypass) => {
-                // The store has counted a read that will not begin.
+                // The record that the store has found will not be read.
                 self.content.store.count_miss(interest.name, interest.can_be_prefix);
                 bypass.reason.count(&mut self.egress.stats.busy);
                 return self.bypass_disk(entry, origin, bypass, interest);

@@ -172,7 +172,7 @@ impl Router {
                 }
             }
             StoreOutcome::Refuse(drop_reason) => {
-                // The store has counted a read that will not begin.
+                // The record that the store has found will not be read.
                 let interest = incoming.interest;
                 self.content.store.count_miss(interest.name, interest.can_be_prefix);
                 self.egress.refuse(
@@ -206,6 +206,8 @@ impl Router {
         // The read begins before the PIT stage. If that stage refuses the Interest, the read
         // continues without a waiter, and its Data is still kept in memory.
         let Some(begun) = self.begin_read(&read.found) else {
+            let interest = incoming.interest;
+            self.content.store.count_miss(interest.name, interest.can_be_prefix);
             let (nack_reason, drop_reason) = (NackReason::Congestion, DropReason::DiskBusy);
             return self.egress.refuse(incoming.received, &incoming.face, nack_reason, drop_reason);
         };

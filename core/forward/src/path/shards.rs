@@ -178,7 +178,7 @@ impl Router {
                 );
             }
             (None | Some((_, Candidate::Nothing)), _) => {
-                self.count_miss(&query.interest);
+                self.content.store.count_miss_of(&query.interest);
                 self.forward_waiting(&query.waiter, false);
             }
         }
@@ -195,12 +195,6 @@ impl Router {
                 self.egress.stats.busy.went_on += 1;
                 self.forward_waiting(&query.waiter, false);
             }
-        }
-    }
-
-    fn count_miss(&mut self, interest: &Packet) {
-        if let Ok(interest) = InterestView::decode(interest) {
-            self.content.store.count_miss(interest.name, interest.can_be_prefix);
         }
     }
 
@@ -257,7 +251,10 @@ impl Router {
                     let read = DiskRead { found, is_over_threshold, is_marked };
                     self.wait_for_disk(entry, origin, &read, begun);
                 }
-                None => self.refuse_waiting(entry),
+                None => {
+                    self.content.store.count_miss(interest.name, interest.can_be_prefix);
+                    self.refuse_waiting(entry);
+                }
             },
             DiskCandidate::Other { shard, .. } => {
                 let id = self.content.queries.wait_for_read(self.now, query, shard);
@@ -282,12 +279,14 @@ impl Router {
             let answer = Message::QueryReply { id, found: candidate(&answer) };
             return self.egress.send_to_shard(home, answer);
         };
-        if !self.content.queries.has_room_for_read() {
-            self.count_miss(&interest);
+        let begun = if self.content.queries.has_room_for_read() {
+            self.begin_read(&found)
+        } else {
             self.egress.stats.busy.reads_refused += 1;
-            return self.egress.send_to_shard(home, Message::ReadRefused { id });
-        }
-        let Some(read) = self.begin_read(&found) else {
+            None
+        };
+        let Some(read) = begun else {
+            self.content.store.count_miss_of(&interest);
             return self.egress.send_to_shard(home, Message::ReadRefused { id });
         };
         self.egress.stats.busy.reads_begun += 1;

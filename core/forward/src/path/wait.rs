@@ -12,7 +12,7 @@ use crate::shard::Message;
 use crate::table::pit::AwaitedSource;
 
 impl Router {
-    /// Begins a read or joins one. `None` if too many reads wait.
+    /// Begins a read or joins one. `None` if too many reads wait; the caller then counts a miss.
     pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Option<ReadId> {
         let read = self.content.store.begin_read(found).ok();
         self.egress.stats.busy.reads_refused += u64::from(read.is_none());
@@ -61,11 +61,12 @@ impl Router {
         let Lookup::OnDisk(found) = self.content.store.lookup(self.now, query) else {
             return false;
         };
-        if found.is_stalled {
+        let begun =
+            if found.is_stalled { None } else { self.content.store.begin_read(&found).ok() };
+        let Some(begun) = begun else {
             self.content.store.count_miss(query.name, query.can_be_prefix);
             return false;
-        }
-        let Ok(begun) = self.content.store.begin_read(&found) else { return false };
+        };
         self.egress.stats.busy.came_back += 1;
         if self.content.disk.is_adaptive() {
             self.content.disk.adaptive.on_return(found.disk);

@@ -15,7 +15,7 @@ use weir_wire::HopSignal;
 
 use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::{BusyPolicy, BusyStats, Bypass, Mark};
+use crate::{BusyPolicy, BusyStats, Bypass, Mark, StoreCommand};
 
 const KEY: HashKey = HashKey::new([11, 12]);
 const ASKER: FaceId = FaceId(300);
@@ -444,10 +444,16 @@ fn returns_to_disk_when_next_hop_fails() {
 fn full_read_queue_sends_nack() {
     let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
     fixture.put_segments(6);
+    let prefixes = vec!["/d".parse().unwrap()];
+    fixture.command(Command::Store(StoreCommand::CountPrefixes(prefixes)));
+    let misses = fixture.router.stats().store.misses;
     for segment in 0..4 {
         assert!(fixture.request(segment).is_empty());
     }
     let out = fixture.request(4);
+    let stats = fixture.router.stats();
+    let counts = stats.store_prefixes.0[0].1;
+    assert_eq!((stats.store.misses - misses, counts.hits, counts.misses), (1, 4, 1));
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
     assert_eq!((fixture.busy().reads_refused, fixture.drops(DropReason::DiskBusy)), (1, 1));
     assert_eq!(fixture.router.stats().pit_entries, 4);

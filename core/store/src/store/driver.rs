@@ -66,24 +66,19 @@ impl Store {
     /// without Data.
     ///
     /// # Errors
-    /// The disk's limit of waiting reads is reached. Counts a miss.
+    /// The disk's limit of waiting reads is reached. Counts nothing: the caller must call
+    /// [`Store::count_miss`] with the Interest.
     pub fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         let disks = self.disks.as_mut().ok_or(ReadRefused)?;
+        let read = disks.tier.begin_read(found)?;
         let class = if self.prefix_counters.is_empty() {
             0
         } else {
             self.prefix_counters.class_of_hashes(disks.tier.prefixes_of(found))
         };
-        let read = disks.tier.begin_read(found);
-        match read {
-            // The length is not known yet; see [`Store::count_read_bytes`].
-            Ok(_) => self.prefix_counters.count_hit(class, 0),
-            Err(ReadRefused) => {
-                self.stats.misses += 1;
-                self.prefix_counters.count_class_miss(class);
-            }
-        }
-        read
+        // The length is not known yet; see [`Store::count_read_bytes`].
+        self.prefix_counters.count_hit(class, 0);
+        Ok(read)
     }
 
     /// Counts bytes of answers with Data that a disk has read.

@@ -125,13 +125,6 @@ impl PrefixCounters {
         }
     }
 
-    /// Counts a miss although there is Data of this class.
-    pub(super) fn count_class_miss(&mut self, class: u8) {
-        if let Some(prefix) = self.prefixes.iter_mut().find(|prefix| prefix.class == class) {
-            prefix.misses += 1;
-        }
-    }
-
     /// All hits so far, including those below no prefix or earlier prefixes.
     pub(super) fn hits(&self) -> u64 {
         self.former_hits + self.counts.hits.iter().sum::<u64>()

@@ -5,7 +5,7 @@ use super::{Lookup, Query, Store};
 use crate::disk::OnDisk;
 use crate::entry::USED;
 use weir_base::{Instant, Packet};
-use weir_wire::{DataView, NameView};
+use weir_wire::{DataView, InterestView, NameView};
 
 /// What one shard has for a [`Query`]. See [`Store::lookup_shard`].
 #[derive(Debug)]
@@ -54,10 +54,17 @@ impl Store {
     }
 
     /// Counts a miss of this Interest: [`Store::lookup_shard`] found nothing in any shard, or the
-    /// caller does not read the record that a lookup has found.
+    /// record that a lookup has found is not read.
     pub fn count_miss(&mut self, interest: NameView<'_>, can_be_prefix: bool) {
         self.stats.misses += 1;
         self.prefix_counters.count_miss(interest, can_be_prefix);
+    }
+
+    /// Like [`Store::count_miss`], for an encoded Interest.
+    pub fn count_miss_of(&mut self, interest: &Packet) {
+        if let Ok(interest) = InterestView::decode(interest) {
+            self.count_miss(interest.name, interest.can_be_prefix);
+        }
     }
 
     /// Whether `one` answers a prefix query before `other`. Each is the arrival time and the

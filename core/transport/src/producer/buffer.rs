@@ -90,9 +90,7 @@ impl Buffer {
 
     /// The record found on the disk for this Interest will not be read.
     pub(super) fn decline_read(&mut self, interest: &Packet) {
-        if let Ok(interest) = InterestView::decode(interest) {
-            self.store.count_miss(interest.name, interest.can_be_prefix);
-        }
+        self.store.count_miss_of(interest);
     }
 
     pub(super) fn on_disk_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {

@@ -50,7 +50,10 @@ impl DiskReads {
             return ReadStart::Stalled(pending);
         }
         let started = if self.count < max { buffer.begin_read(found) } else { Err(ReadRefused) };
-        let Ok(read) = started else { return ReadStart::Refused(pending) };
+        let Ok(read) = started else {
+            buffer.decline_read(&pending.interest);
+            return ReadStart::Refused(pending);
+        };
         let interest = buffer.copy(&pending.interest);
         self.count += 1;
         self.waiting.entry(read).or_default().push(PendingInterest { interest, ..pending });

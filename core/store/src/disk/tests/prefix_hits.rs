@@ -10,7 +10,7 @@ use std::string::String;
 use std::vec::Vec;
 use std::{format, vec};
 use weir_base::{Instant, Merge, Packet, Rng};
-use weir_wire::{DataView, Name, NameView};
+use weir_wire::{DataView, Interest, Name, NameView};
 
 fn set(store: &mut Store, prefixes: &[&str]) {
     let names = prefixes.iter().map(|uri| name(uri)).collect();
@@ -124,12 +124,13 @@ fn shards_add_up_by_name() {
 }
 
 #[test]
-fn refused_read_is_a_miss_of_its_prefix() {
+fn refused_read_is_counted_by_the_caller() {
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
     let config = DiskTierConfig { reads_max: 1, ..tier_config(vec![geometry(8, 64 << 10, 512)]) };
     let mut fixture = Fixture::with(config, memory);
     fixture.settle();
-    set(&mut fixture.store, &["/o"]);
+    set(&mut fixture.store, &["/o", "/o/v=1"]);
+    let interest = Interest::new(name("/o")).can_be_prefix(true).encode().into();
     let names = [segment("/o/v=1", 0), segment("/o/v=1", 1), name("/o/whole")];
     for name in &names {
         assert!(fixture.put_content(name, b"1"));
@@ -137,10 +138,16 @@ fn refused_read_is_a_miss_of_its_prefix() {
     fixture.settle();
     for name in &names {
         let Found::Disk(found) = fixture.look(name, false, false) else { panic!("on disk") };
-        let _ = fixture.store.begin_read(&found);
+        if fixture.store.begin_read(&found).is_err() {
+            fixture.store.count_miss_of(&interest);
+        }
     }
-    let found = counts(&fixture.store, "/o");
-    assert_eq!((found.hits, found.misses, found.served_bytes), (1, 2, 0));
+    // Reads count by the name of the Data, misses by that of the Interest.
+    let found = ["/o", "/o/v=1"].map(|prefix| {
+        let counts = counts(&fixture.store, prefix);
+        (counts.hits, counts.misses, counts.served_bytes)
+    });
+    assert_eq!(found, [(0, 2, 0), (1, 0, 0)]);
     assert_eq!((fixture.store.stats().hits, fixture.store.stats().misses), (1, 2));
 }
 
