@@ -92,9 +92,9 @@ pub struct Store {
     last_generation: u64,
     /// All hits, and more for the prefixes that the operator has chosen.
     prefix_counters: PrefixCounters,
-    /// False only if a miss of the entries needs nothing but the disks: no Data was replaced, and
-    /// no prefix is counted.
-    has_rare_misses: bool,
+    /// Whether a miss in memory needs more than the disks: Data was replaced and may be found by
+    /// its digest, or prefixes are counted.
+    misses_need_more: bool,
     /// Counters of events. Sizes and hits are filled in when the statistics are read.
     stats: StoreStats,
     /// Scratch: the hashes of the prefixes of the name being inserted.
@@ -112,7 +112,7 @@ impl Store {
             holdings: None,
             last_generation: 0,
             prefix_counters: PrefixCounters::new(),
-            has_rare_misses: false,
+            misses_need_more: false,
             stats: StoreStats::default(),
             path: Vec::new(),
         }
@@ -233,7 +233,7 @@ impl Store {
                 self.prefix_counters.count_hit(class, bytes);
                 Lookup::Hit(hit)
             }
-            None if self.has_rare_misses => self.lookup_rare(now, query),
+            None if self.misses_need_more => self.lookup_rare(now, query),
             None => self.lookup_beyond_memory(now, query),
         }
     }
@@ -241,7 +241,7 @@ impl Store {
     /// Looks up replaced Data and the disks, and counts a miss by prefix.
     #[cold]
     fn lookup_rare(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        self.has_rare_misses = !self.replaced.is_empty() || !self.prefix_counters.is_empty();
+        self.misses_need_more = !self.replaced.is_empty() || !self.prefix_counters.is_empty();
         if !self.replaced.is_empty()
             && self.config.serve
             && let Some(hit) = self.replaced.find(now, query)
@@ -447,7 +447,7 @@ impl Store {
     /// implicit digest finds the old Data.
     fn replace(&mut self, arrival: &ArrivedData<'_>, index: u32) {
         self.replaced.add(&self.memory.entries[index], replaced_bytes_max(&self.config));
-        self.has_rare_misses = true;
+        self.misses_need_more = true;
         if let Some(disks) = &mut self.disks {
             disks.replace(arrival);
         }
@@ -732,24 +732,36 @@ impl Store {
     ///
     /// The caller must then call [`Store::classify`] until it returns `false`. Until then, hits of
     /// Data that was stored before may count for the earlier prefixes. If such work is left from
-    /// the previous call, this call completes it first.
+    /// an earlier call, new prefixes are counted once that work is done. Only those of the latest
+    /// call are.
     pub fn count_prefixes(&mut self, prefixes: Vec<Name>, hash: impl Fn(NameView<'_>) -> u64) {
-        while self.memory.classify(u32::MAX) {}
-        let counters = &mut self.prefix_counters;
-        counters.set(prefixes, hash);
-        self.memory.set_classes(counters.root_class(), counters.classes());
-        self.has_rare_misses = true;
+        let hashed = |name: Name| (hash(name.as_view()), name);
+        let prefixes = prefixes.into_iter().take(COUNTED_PREFIXES_MAX).map(hashed);
+        self.prefix_counters.set_next(prefixes.collect());
+        self.classify(0);
     }
 
     /// Assigns stored Data to the prefixes of [`Store::count_prefixes`], in at most `steps` steps.
     /// Returns whether more work remains.
     pub fn classify(&mut self, steps: u32) -> bool {
-        self.memory.classify(steps)
+        if self.memory.classify(steps) {
+            return true;
+        }
+        let counters = &mut self.prefix_counters;
+        if !counters.apply_next() {
+            return false;
+        }
+        self.memory.set_classes(counters.root_class(), counters.classes());
+        self.misses_need_more = true;
+        self.memory.classify(0)
     }
 
     /// What was counted for each prefix of [`Store::count_prefixes`]. Data counts for the longest
     /// of them that is a proper prefix of its name. So does a miss, by the Interest's name; with
     /// CanBePrefix, that name may also equal the prefix.
+    ///
+    /// Prefixes that wait for [`Store::classify`] are missing. Those that the latest call removed
+    /// are missing as well, even if they still take hits from shorter ones.
     pub fn prefix_stats(&self) -> PrefixStats {
         self.prefix_counters.stats()
     }

@@ -40,7 +40,7 @@ impl Merge for PrefixStats {
                     sum.misses += counts.misses;
                     sum.served_bytes += counts.served_bytes;
                 }
-                // During a reload, shards may have different prefixes.
+                // Not all shards have completed the change to new prefixes.
                 None => self.0.push((name.clone(), *counts)),
             }
         }
@@ -59,6 +59,8 @@ struct CountedPrefix {
     hash: u64,
     class: u8,
     misses: u64,
+    /// Whether a later set of prefixes, which may still wait, lacks this one.
+    is_removed: bool,
 }
 
 /// Counts by class, including classes that no prefix has any more.
@@ -73,6 +75,8 @@ struct ClassCounts {
 pub(super) struct PrefixCounters {
     /// Longest first: the first match is the longest.
     prefixes: Vec<CountedPrefix>,
+    /// The prefixes that will replace these, with their hashes.
+    next: Option<Vec<(u64, Name)>>,
     counts: Box<ClassCounts>,
     /// Hits of earlier prefixes whose classes other prefixes have now.
     former_hits: u64,
@@ -81,10 +85,10 @@ pub(super) struct PrefixCounters {
 impl PrefixCounters {
     pub(super) fn new() -> Self {
         let counts = ClassCounts { hits: [0; CLASSES], served_bytes: [0; CLASSES] };
-        Self { prefixes: Vec::new(), counts: Box::new(counts), former_hits: 0 }
+        Self { prefixes: Vec::new(), next: None, counts: Box::new(counts), former_hits: 0 }
     }
 
-    /// Whether no prefix was chosen.
+    /// Whether no prefix is counted.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.prefixes.is_empty()
@@ -140,7 +144,7 @@ impl PrefixCounters {
             };
             (prefix.name.clone(), counts)
         };
-        PrefixStats(self.prefixes.iter().map(row).collect())
+        PrefixStats(self.prefixes.iter().filter(|prefix| !prefix.is_removed).map(row).collect())
     }
 
     /// The class of Data with this name: that of its longest chosen proper prefix.
@@ -167,15 +171,27 @@ impl PrefixCounters {
         self.prefixes.iter().map(|prefix| (prefix.hash, prefix.class)).collect()
     }
 
-    /// Replaces the chosen prefixes. Those that were chosen before keep their class and counts; the
-    /// others start at 0. No other node may still have the class of a prefix before the present
+    /// Chooses at most [`COUNTED_PREFIXES_MAX`] prefixes, given with their hashes, for the next
+    /// call of [`PrefixCounters::apply_next`].
+    pub(super) fn set_next(&mut self, prefixes: Vec<(u64, Name)>) {
+        // In all shards at once, although each calls `apply_next` in its own time. Otherwise the
+        // sum over the shards would decrease.
+        for prefix in &mut self.prefixes {
+            prefix.is_removed |= prefixes.iter().all(|(_, name)| *name != prefix.name);
+        }
+        self.next = Some(prefixes);
+    }
+
+    /// Replaces the prefixes by the next ones, if there are any. Those that stay keep their class
+    /// and counts; the others start at 0. No node may have a class of prefixes before the present
     /// ones.
-    pub(super) fn set(&mut self, names: Vec<Name>, hash: impl Fn(NameView<'_>) -> u64) {
+    pub(super) fn apply_next(&mut self) -> bool {
+        let Some(next) = self.next.take() else { return false };
         let old = core::mem::take(&mut self.prefixes);
         let is_free = |class: &u8| old.iter().all(|prefix| prefix.class != *class);
         let mut free = (1..=u8::MAX).filter(is_free);
-        for name in names.into_iter().take(COUNTED_PREFIXES_MAX) {
-            let is_it = |prefix: &&CountedPrefix| prefix.name == name;
+        for (hash, name) in next {
+            let is_it = |prefix: &&CountedPrefix| prefix.name == name && !prefix.is_removed;
             if self.prefixes.iter().any(|prefix| is_it(&prefix)) {
                 continue;
             }
@@ -184,10 +200,11 @@ impl PrefixCounters {
                 // Its former prefix is not counted any more.
                 self.former_hits += core::mem::take(&mut self.counts.hits[usize::from(class)]);
                 self.counts.served_bytes[usize::from(class)] = 0;
-                CountedPrefix { hash: hash(name.as_view()), name, class, misses: 0 }
+                CountedPrefix { name, hash, class, misses: 0, is_removed: false }
             });
             self.prefixes.push(prefix);
         }
         self.prefixes.sort_by_key(|prefix| Reverse(prefix.name.value().len()));
+        true
     }
 }
