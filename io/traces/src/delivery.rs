@@ -45,12 +45,12 @@ impl Delivery {
     }
 
     /// The text of an error. Some contain the URL.
-    pub(crate) fn without_secrets(&self, error: &dyn fmt::Display) -> String {
+    pub(crate) fn message_of(&self, error: &dyn fmt::Display) -> String {
         error.to_string().replace(&self.endpoint, &self.shown_endpoint)
     }
 
     pub(crate) fn set_error(&self, error: &dyn fmt::Display) {
-        let error = self.without_secrets(error);
+        let error = self.message_of(error);
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
     }
 

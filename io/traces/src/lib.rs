@@ -66,7 +66,7 @@ impl Exporter {
             .with_endpoint(&settings.endpoint)
             .with_timeout(settings.timeout)
             .build()
-            .map_err(|error| SettingsError::Exporter(delivery.without_secrets(&error)))?;
+            .map_err(|error| SettingsError::Exporter(delivery.message_of(&error)))?;
         let exporter = CountingExporter::new(exporter, delivery.clone());
         let processor = BatchSpanProcessor::builder(exporter).build();
         let provider = SdkTracerProvider::builder()

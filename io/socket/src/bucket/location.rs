@@ -36,10 +36,11 @@ impl FromStr for Location {
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_matches('/');
         // The rules for bucket names differ between services. No service permits these characters.
-        let is_odd = |character: char| character.is_control() || "?#%\\@ ".contains(character);
+        let is_odd = |character: char| character.is_control() || "?#%\\ ".contains(character);
         let is_step =
             |part: &str| prefix.contains('/') && part.is_empty() || part == "." || part == "..";
-        let is_bucket = !bucket.is_empty() && !bucket.contains(is_odd);
+        // Before an `@` there may be a password.
+        let is_bucket = !bucket.is_empty() && !bucket.contains(is_odd) && !bucket.contains('@');
         if !is_bucket || prefix.contains(is_odd) || prefix.split('/').any(is_step) {
             return Err(error());
         }
@@ -68,6 +69,7 @@ mod tests {
             ("s3://b/", "b", "", "s3://b"),
             ("s3://b-1.x/p", "b-1.x", "p", "s3://b-1.x/p"),
             ("s3://b/p/q/", "b", "p/q", "s3://b/p/q"),
+            ("s3://b/me@example.org/x", "b", "me@example.org/x", "s3://b/me@example.org/x"),
         ] {
             let location: Location = text.parse().unwrap();
             assert_eq!((&location.bucket[..], &location.prefix[..]), (bucket, prefix));
