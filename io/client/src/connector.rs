@@ -15,6 +15,7 @@
 
 mod hicn_light;
 mod ndn;
+mod pending_commands;
 
 use std::io;
 
@@ -92,7 +93,8 @@ pub(crate) trait Connector: Send {
         wants_answer: bool,
     );
 
-    /// No answer about this prefix is awaited any more.
+    /// No answer about this prefix is awaited any more. If the answer to its registration has not
+    /// arrived, the registration is not repeated.
     fn forget_answer(&mut self, prefix: &Name);
 
     /// Moves all answers to `answers`.

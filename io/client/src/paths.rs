@@ -70,7 +70,7 @@ struct Path {
     retry_at: Option<Instant>,
     /// Failures since the router last sent something.
     failures: u32,
-    /// It is connected again, which its users learn when the router has answered the first request
+    /// It is connected again. Users do not see it before the router has answered the first request
     /// to report sources. Otherwise the first packets would have no source.
     is_returning: bool,
 }
@@ -213,8 +213,9 @@ impl Paths {
     }
 
     pub(crate) fn connected_paths(&self) -> impl Iterator<Item = PathId> {
+        let is_usable = |path: &Path| path.connector.is_some() && !path.is_returning;
         let all = self.all.iter().enumerate();
-        all.filter(|(_, path)| path.connector.is_some()).map(|(at, _)| PathId(at as u16))
+        all.filter(move |(_, path)| is_usable(path)).map(|(at, _)| PathId(at as u16))
     }
 
     pub(crate) fn uri(&self, path: PathId) -> &FaceUri {
@@ -269,7 +270,7 @@ impl Paths {
         connectors.any(|connector| connector.has_answers())
     }
 
-    /// Sends queued packets, as far as the sockets accept them.
+    /// Sends queued packets, as far as the sockets accept them. Runs the timers.
     pub(crate) fn flush(
         &mut self,
         pool: &mut Pool,
@@ -279,6 +280,7 @@ impl Paths {
             if let Err(error) = self.all[at].flush(pool, signer) {
                 self.disconnect(at, error)?;
             }
+            self.announce_return(at);
         }
         Ok(())
     }
@@ -293,14 +295,19 @@ impl Paths {
             if let Err(error) = self.read_one(at, pool, packets) {
                 self.disconnect(at, error)?;
             }
-            let path = &mut self.all[at];
-            let is_ready = path.connector.as_ref().is_some_and(|one| !one.awaits_sources());
-            if path.is_returning && is_ready {
-                path.is_returning = false;
-                self.changes.push(PathChange { path: PathId(at as u16), error: None });
-            }
+            self.announce_return(at);
         }
         Ok(())
+    }
+
+    /// Reports a path that is connected again, once it can be used.
+    fn announce_return(&mut self, at: usize) {
+        let path = &mut self.all[at];
+        let is_usable = path.connector.as_ref().is_some_and(|one| !one.awaits_sources());
+        if path.is_returning && is_usable {
+            path.is_returning = false;
+            self.changes.push(PathChange { path: PathId(at as u16), error: None });
+        }
     }
 
     fn read_one(
@@ -510,4 +517,70 @@ fn invalid_ring() -> ClientError {
 
 fn connection_lost(error: &io::Error) -> ClientError {
     ClientError::Lost(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use weir_base::Rng;
+
+    use super::*;
+    use crate::Client;
+
+    /// Only a failure waits this long.
+    fn in_a_minute() -> Instant {
+        monotonic_now().plus_ns(60 * NS_PER_S)
+    }
+
+    #[test]
+    fn idle_path_is_announced_when_it_returns() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
+        client.retry_last_path();
+        drop(listener.accept().unwrap());
+        let (other, _peer) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (mut packets, mut changes) = (Vec::new(), Vec::new());
+        while changes.len() < 2 {
+            let deadline = in_a_minute();
+            client.poll_with_fd(other.as_fd(), Some(deadline), &mut packets).unwrap();
+            assert!(monotonic_now() < deadline, "{changes:?}");
+            changes.extend(client.take_changes());
+        }
+        assert!(changes[0].error.is_some() && changes[1].error.is_none(), "{changes:?}");
+    }
+
+    #[test]
+    fn returning_path_is_not_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let uri = FaceUri::Unix(folder.path().join("router"));
+        let listener = UnixListener::bind(folder.path().join("router")).unwrap();
+        let routers = [(uri.clone(), Some(connector::connect(&uri).unwrap()))];
+        let mut paths = Paths::new(routers, Arc::new(Waker::new().unwrap()));
+        let mut signer = CommandSigner::new(Rng::from_seed(1));
+        let (mut pool, mut packets) = (Pool::new(0), Vec::new());
+        paths.retry_last_path(u64::MAX);
+        paths.report_sources(&mut signer);
+        let mut run_until = |paths: &mut Paths, is_done: fn(&Paths) -> bool| {
+            let deadline = in_a_minute();
+            while !is_done(paths) {
+                assert!(monotonic_now() < deadline);
+                paths.wait(None, None, Some(monotonic_now().plus_ns(NS_PER_MS))).unwrap();
+                paths.poll_reconnects(&mut signer).unwrap();
+                paths.flush(&mut pool, &mut signer).unwrap();
+                paths.read(&mut pool, &mut packets).unwrap();
+            }
+        };
+        assert_eq!(paths.connected_paths().count(), 1);
+        drop(listener.accept().unwrap());
+        run_until(&mut paths, |paths| paths.all[0].connector.is_none());
+        run_until(&mut paths, |paths| paths.all[0].connector.is_some());
+        assert_eq!(paths.connected_paths().count(), 0, "the router has not answered");
+        drop(listener.accept().unwrap());
+        run_until(&mut paths, |paths| paths.all[0].connector.is_none());
+        let changes = paths.take_changes();
+        assert!(changes.len() == 1 && changes[0].error.is_some(), "{changes:?}");
+    }
 }

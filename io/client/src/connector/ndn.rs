@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Bound;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus};
@@ -8,6 +9,7 @@ use weir_manage::{ControlParameters, ControlResponse, face_flags, route_flags};
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, Name};
 
+use super::pending_commands::PendingCommands;
 use super::{Connector, Inheritance, RegistrationAnswer, RegistrationError};
 use crate::command_signer::CommandSigner;
 use crate::connection::{Connection, Received, ReceivedPacket};
@@ -15,6 +17,10 @@ use crate::connection::{Connection, Received, ReceivedPacket};
 /// Routes are registered again this often over UDP, where nothing else shows that the router was
 /// restarted or has closed the idle face.
 const REFRESH_NS: u64 = 10 * NS_PER_S;
+/// How many of them in one turn, and the time between the turns. More could exceed the queues of
+/// the link and of the router, and delay the packets of users.
+const REFRESHES_PER_TURN: usize = 50;
+const REFRESH_PAUSE_NS: u64 = 10 * NS_PER_MS;
 /// How long the router may take to answer the request to report sources.
 const SOURCES_TIMEOUT_NS: u64 = 2 * NS_PER_S;
 /// How long after a Nack that request is repeated: the router's management may be starting. The
@@ -30,15 +36,16 @@ const SOURCES_TRIES_MAX: u32 = 20;
 /// protocol.
 pub(crate) struct NdnConnector {
     connection: Connection,
-    /// Commands without an answer, by name.
-    pending: BTreeMap<Name, CommandSubject>,
-    /// The command that is pending for a prefix.
+    pending: PendingCommands<CommandSubject>,
+    /// The command for a prefix whose answer the caller awaits.
     commands: BTreeMap<Name, Name>,
     answers: Vec<RegistrationAnswer>,
     /// The routes that the router should have.
     routes: BTreeMap<Name, Inheritance>,
     /// When they are registered again; `None` if a broken connection would show.
     refresh_at: Option<Instant>,
+    /// The last of them that has been registered again, if others follow.
+    refreshed: Option<Name>,
     sources: SourcesRequest,
 }
 
@@ -46,8 +53,6 @@ pub(crate) struct NdnConnector {
 enum CommandSubject {
     /// The registration of this prefix, or its end. The caller takes the answer.
     Prefix(Name),
-    /// A repeated registration. Its answer has no receiver.
-    Refresh,
     Sources,
 }
 
@@ -57,14 +62,14 @@ struct SourcesRequest {
     tries: u32,
     /// When it is sent, or times out.
     due_at: Option<Instant>,
-    is_pending: bool,
+    pending: Option<Name>,
     /// Whether users of the connection still wait for the answer.
     is_awaited: bool,
 }
 
 impl SourcesRequest {
     fn on_answer(&mut self, now: Instant, result: &Result<(), RegistrationError>) {
-        self.is_pending = false;
+        self.pending = None;
         // Some routers refuse. The sources are then unknown.
         let is_starting = matches!(result, Err(RegistrationError::Unreachable(_)));
         self.is_awaited &= is_starting && self.tries < SOURCES_TRIES_AWAITED;
@@ -77,71 +82,93 @@ impl NdnConnector {
     pub(crate) fn new(connection: Connection) -> Self {
         Self {
             connection,
-            pending: BTreeMap::new(),
+            pending: PendingCommands::new(),
             commands: BTreeMap::new(),
             answers: Vec::new(),
             routes: BTreeMap::new(),
             refresh_at: None,
+            refreshed: None,
             sources: SourcesRequest::default(),
         }
     }
 
-    /// Sends a command. Returns its name, or `None` if it cannot be sent.
+    /// Sends a command. `subject`: `None` if nobody waits for the answer. Returns the name of the
+    /// command, or `None` if it cannot be sent.
     fn send_command(
         &mut self,
         now: Instant,
         signer: &mut CommandSigner,
         command: Command,
         parameters: &ControlParameters,
+        subject: Option<CommandSubject>,
     ) -> Option<Name> {
         let interest = signer.sign(self.connection.is_local(), command, parameters);
-        let name = InterestView::decode(&interest).map(|interest| interest.name.to_name());
+        let name = InterestView::decode(&interest).ok()?.name.to_name();
         self.send_packet(now, LpHeader::default(), Packet::from(interest)).ok()?;
-        name.ok()
+        self.pending.insert(now, name.clone(), subject);
+        Some(name)
     }
 
-    /// Sends a command about a route. If it cannot be sent, the caller misses the answer, as if it
-    /// was lost.
+    /// Sends a command about a route. Returns whether it was sent. If not, the caller misses the
+    /// answer, as if it was lost.
     fn send_route_command(
         &mut self,
         now: Instant,
         signer: &mut CommandSigner,
         (command, inheritance): (Command, Option<Inheritance>),
         prefix: &Name,
-    ) -> Option<Name> {
+        wants_answer: bool,
+    ) -> bool {
         let flags = inheritance.map(|inheritance| match inheritance {
             Inheritance::Inherited => route_flags::CHILD_INHERIT,
             Inheritance::Longest => 0,
         });
         let parameters =
             ControlParameters { name: Some(prefix.clone()), flags, ..Default::default() };
-        self.send_command(now, signer, command, &parameters)
-    }
-
-    /// The caller awaits the answer to this command.
-    fn expect_answer(&mut self, command: Option<Name>, prefix: &Name) {
-        if let Some(name) = command {
-            self.pending.insert(name.clone(), CommandSubject::Prefix(prefix.clone()));
+        let subject = wants_answer.then(|| CommandSubject::Prefix(prefix.clone()));
+        let name = self.send_command(now, signer, command, &parameters, subject);
+        let is_sent = name.is_some();
+        if let Some(name) = name.filter(|_| wants_answer) {
             self.commands.insert(prefix.clone(), name);
         }
+        is_sent
     }
 
-    /// Registers all routes again.
+    /// Registers some of the routes again. The next turns continue with the others.
     fn refresh(&mut self, now: Instant, signer: &mut CommandSigner) {
-        self.pending.retain(|_, subject| !matches!(subject, CommandSubject::Refresh));
-        for (prefix, inheritance) in self.routes.clone() {
+        let after = self.refreshed.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let due: Vec<(Name, Inheritance)> = self
+            .routes
+            .range::<Name, _>((after, Bound::Unbounded))
+            .take(REFRESHES_PER_TURN)
+            .map(|(prefix, inheritance)| (prefix.clone(), *inheritance))
+            .collect();
+        let mut is_complete = due.len() < REFRESHES_PER_TURN;
+        for (prefix, inheritance) in due {
             let command = (Command::RibRegister, Some(inheritance));
-            if let Some(name) = self.send_route_command(now, signer, command, &prefix) {
-                self.pending.insert(name, CommandSubject::Refresh);
+            if !self.send_route_command(now, signer, command, &prefix, false) {
+                // The queue is full. The next turn continues here.
+                is_complete = false;
+                break;
             }
+            self.refreshed = Some(prefix);
         }
-        self.refresh_at = (!self.routes.is_empty()).then(|| now.plus_ns(REFRESH_NS));
+        if is_complete {
+            self.refreshed = None;
+        }
+        let wait_ns = if is_complete { REFRESH_NS } else { REFRESH_PAUSE_NS };
+        self.refresh_at = (!self.routes.is_empty()).then(|| now.plus_ns(wait_ns));
+    }
+
+    /// The present request was lost, or its answer is late. Returns whether there is one.
+    fn forget_sources_request(&mut self) -> bool {
+        let Some(name) = self.sources.pending.take() else { return false };
+        self.pending.forget(&name);
+        true
     }
 
     fn send_sources_request(&mut self, now: Instant, signer: &mut CommandSigner) {
-        // An earlier one without an answer was lost.
-        self.pending.retain(|_, subject| !matches!(subject, CommandSubject::Sources));
-        if std::mem::take(&mut self.sources.is_pending) {
+        if self.forget_sources_request() {
             self.sources.is_awaited = false;
         }
         self.sources.due_at = None;
@@ -155,15 +182,13 @@ impl NdnConnector {
             mask: Some(face_flags::LOCAL_FIELDS),
             ..Default::default()
         };
-        if let Some(name) = self.send_command(now, signer, Command::FacesUpdate, &parameters) {
-            self.pending.insert(name, CommandSubject::Sources);
-            self.sources.is_pending = true;
-        } else {
-            self.sources.is_awaited = false;
-        }
+        let subject = Some(CommandSubject::Sources);
+        self.sources.pending =
+            self.send_command(now, signer, Command::FacesUpdate, &parameters, subject);
+        self.sources.is_awaited &= self.sources.pending.is_some();
     }
 
-    /// Takes the answer to a pending command. Returns whether the packet is one.
+    /// Takes the answer to a command of this connector. Returns whether the packet is one.
     fn take_answer(&mut self, now: Instant, received: &ReceivedPacket) -> bool {
         let ReceivedPacket { header, packet, .. } = received;
         let data = DataView::decode(packet).ok();
@@ -175,7 +200,11 @@ impl NdnConnector {
                 Err(_) => return false,
             },
         };
-        let Some(subject) = self.pending.remove(&name.to_name()) else { return false };
+        if !self.pending.contains(name) {
+            return false;
+        }
+        // Nobody may wait for the answer any more.
+        let Some(subject) = self.pending.take(name) else { return true };
         let result = match (header.nack, &data) {
             (Some(reason), _) => Err(RegistrationError::Unreachable(reason)),
             (None, Some(data)) => match commands::parse_response(data) {
@@ -187,10 +216,7 @@ impl NdnConnector {
         };
         match subject {
             CommandSubject::Prefix(prefix) => self.on_registration(prefix, result),
-            CommandSubject::Refresh => {}
-            CommandSubject::Sources => {
-                self.sources.on_answer(now, &result);
-            }
+            CommandSubject::Sources => self.sources.on_answer(now, &result),
         }
         true
     }
@@ -218,8 +244,9 @@ impl Connector for NdnConnector {
     ) {
         self.forget_answer(prefix);
         let command = (Command::RibRegister, Some(inheritance));
-        let name = self.send_route_command(now, signer, command, prefix);
-        self.expect_answer(name, prefix);
+        if !self.send_route_command(now, signer, command, prefix, true) {
+            return;
+        }
         self.routes.insert(prefix.clone(), inheritance);
         if self.connection.has_datagrams() {
             self.refresh_at.get_or_insert(now.plus_ns(REFRESH_NS));
@@ -236,15 +263,13 @@ impl Connector for NdnConnector {
         self.forget_answer(prefix);
         self.routes.remove(prefix);
         let command = (Command::RibUnregister, None);
-        let name = self.send_route_command(now, signer, command, prefix);
-        if wants_answer {
-            self.expect_answer(name, prefix);
-        }
+        self.send_route_command(now, signer, command, prefix, wants_answer);
     }
 
     fn report_sources(&mut self, now: Instant, signer: &mut CommandSigner) {
         // Routers report sources only to programs of their own host.
         if self.connection.is_local() {
+            self.forget_sources_request();
             self.sources = SourcesRequest { is_awaited: true, ..SourcesRequest::default() };
             self.send_sources_request(now, signer);
         }
@@ -256,7 +281,10 @@ impl Connector for NdnConnector {
 
     fn forget_answer(&mut self, prefix: &Name) {
         if let Some(command) = self.commands.remove(prefix) {
-            self.pending.remove(&command);
+            self.pending.forget(&command);
+            // It is not known whether the router has the route. A refresh would lead Interests to a
+            // client without producer.
+            self.routes.remove(prefix);
         }
         self.answers.retain(|answer| answer.prefix != *prefix);
     }
@@ -291,6 +319,7 @@ impl Connector for NdnConnector {
 
     fn run_timers(&mut self, now: Instant, signer: &mut CommandSigner) {
         self.connection.run_timers(now);
+        self.pending.expire(now);
         if self.refresh_at.is_some_and(|at| at <= now) {
             self.refresh(now, signer);
         }
@@ -301,7 +330,8 @@ impl Connector for NdnConnector {
 
     fn next_wakeup(&self) -> Option<Instant> {
         let link = self.connection.link.next_wakeup();
-        [link, self.refresh_at, self.sources.due_at].into_iter().flatten().min()
+        let expiry = self.pending.next_expiry();
+        [link, self.refresh_at, self.sources.due_at, expiry].into_iter().flatten().min()
     }
 
     fn has_management(&self) -> bool {

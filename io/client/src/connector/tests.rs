@@ -254,36 +254,137 @@ mod ndn {
         driver.join().unwrap();
     }
 
+    /// A router at a UDP address, without a client's event loop.
+    struct UdpRouter {
+        socket: UdpSocket,
+        connector: NdnConnector,
+        signer: CommandSigner,
+    }
+
+    impl UdpRouter {
+        fn start() -> Self {
+            let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            // Only a failure waits this long.
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let uri = FaceUri::Udp(socket.local_addr().unwrap());
+            let connector = NdnConnector::connect_consumer(&uri).unwrap();
+            Self { socket, connector, signer: CommandSigner::new(Rng::from_seed(1)) }
+        }
+
+        fn connect_producer(&mut self, now: Instant, prefix: &Name) {
+            self.connector.connect_producer(now, &mut self.signer, prefix, Inheritance::Longest);
+        }
+
+        fn run_timers(&mut self, now: Instant) {
+            self.connector.run_timers(now, &mut self.signer);
+        }
+
+        /// Expects this many commands. More are returned if they have arrived.
+        fn commands(&mut self, count: usize) -> Vec<(Vec<u8>, String)> {
+            self.connector.connection_mut().flush().unwrap();
+            let mut commands = Vec::new();
+            let mut datagram = [0; 2000];
+            loop {
+                self.socket.set_nonblocking(commands.len() >= count).unwrap();
+                let Ok((len, peer)) = self.socket.recv_from(&mut datagram) else { break };
+                self.socket.connect(peer).unwrap();
+                commands.extend(command_of(&datagram[..len]));
+            }
+            commands
+        }
+
+        fn verbs(&mut self, count: usize) -> Vec<String> {
+            self.commands(count).into_iter().map(|(_, name)| name).collect()
+        }
+    }
+
+    const REGISTER: &str = "/localhop/nfd/rib/register";
+    const UNREGISTER: &str = "/localhop/nfd/rib/unregister";
+
     #[test]
     fn routes_over_udp_are_refreshed() {
-        let router = UdpSocket::bind("127.0.0.1:0").unwrap();
-        router.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let uri = FaceUri::Udp(router.local_addr().unwrap());
-        let mut connector = NdnConnector::connect_consumer(&uri).unwrap();
-        let mut signer = CommandSigner::new(Rng::from_seed(1));
-        let receive = |connector: &mut NdnConnector| loop {
-            connector.connection_mut().flush().unwrap();
-            let mut datagram = [0; 2000];
-            let len = router.recv(&mut datagram).ok()?;
-            if let Some(command) = command_of(&datagram[..len]) {
-                break Some(command);
-            }
-        };
-        let mut now = Instant::from_ns(NS_PER_S);
+        let (mut router, mut now) = (UdpRouter::start(), Instant::from_ns(NS_PER_S));
         let prefix = name("/p");
-        connector.connect_producer(now, &mut signer, &prefix, Inheritance::Longest);
-        let (first, command) = receive(&mut connector).unwrap();
-        assert_eq!(command, "/localhop/nfd/rib/register");
-        now = connector.next_wakeup().expect("a refresh");
-        connector.run_timers(now, &mut signer);
-        let (second, command) = receive(&mut connector).unwrap();
-        assert_eq!(command, "/localhop/nfd/rib/register");
-        assert_ne!(first, second);
-        connector.disconnect_producer(now, &mut signer, &prefix, false);
-        assert_eq!(receive(&mut connector).unwrap().1, "/localhop/nfd/rib/unregister");
-        now = now.plus_ns(3600 * NS_PER_S);
-        connector.run_timers(now, &mut signer);
-        router.set_nonblocking(true).unwrap();
-        assert_eq!(receive(&mut connector), None, "the route has ended");
+        router.connect_producer(now, &prefix);
+        let first = router.commands(1);
+        assert_eq!(first[0].1, REGISTER);
+        now = router.connector.next_wakeup().expect("a refresh");
+        router.run_timers(now);
+        let second = router.commands(1);
+        assert!(second[0].1 == REGISTER && first != second);
+        router.connector.disconnect_producer(now, &mut router.signer, &prefix, false);
+        assert_eq!(router.verbs(1), [UNREGISTER]);
+        router.run_timers(now.plus_ns(3600 * NS_PER_S));
+        assert!(router.verbs(0).is_empty(), "the route has ended");
+    }
+
+    /// A burst of all of them would exceed the queue, which then always drops the same ones.
+    #[test]
+    fn many_routes_are_refreshed_in_turns() {
+        let (mut router, mut now) = (UdpRouter::start(), Instant::from_ns(NS_PER_S));
+        for index in 0..120 {
+            router.connect_producer(now, &name(&format!("/p/{index}")));
+            assert_eq!(router.verbs(1), [REGISTER]);
+        }
+        let mut refreshed = Vec::new();
+        for count in [50, 50, 20] {
+            now = router.connector.next_wakeup().expect("a refresh");
+            router.run_timers(now);
+            let commands = router.commands(count);
+            assert_eq!(commands.len(), count);
+            refreshed.extend(commands.iter().map(|(interest, _)| {
+                let interest = InterestView::decode(interest).unwrap();
+                interest.name.component(4).unwrap().value.to_vec()
+            }));
+        }
+        refreshed.sort();
+        refreshed.dedup();
+        assert_eq!(refreshed.len(), 120);
+        let next = router.connector.next_wakeup().unwrap();
+        assert!(next >= now.plus_ns(9 * NS_PER_S), "the next round");
+    }
+
+    #[test]
+    fn abandoned_registration_is_not_refreshed() {
+        let (mut router, now) = (UdpRouter::start(), Instant::from_ns(NS_PER_S));
+        let prefix = name("/p");
+        router.connect_producer(now, &prefix);
+        assert_eq!(router.verbs(1), [REGISTER]);
+        router.connector.forget_answer(&prefix);
+        router.run_timers(now.plus_ns(3600 * NS_PER_S));
+        assert!(router.verbs(0).is_empty());
+    }
+
+    #[test]
+    fn late_answers_are_not_for_the_caller() {
+        let (mut router, now) = (UdpRouter::start(), Instant::from_ns(NS_PER_S));
+        let prefix = name("/p");
+        router.connect_producer(now, &prefix);
+        router.connect_producer(now.plus_ns(2 * NS_PER_S), &prefix);
+        router.connector.forget_answer(&prefix);
+        let commands = router.commands(2);
+        assert_eq!(commands.len(), 2);
+        let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+        for (interest, _) in &commands {
+            let nack = header.encode(&LpFraming::BARE, &[], Some(interest));
+            router.socket.send(&nack).unwrap();
+        }
+        // Both have arrived.
+        std::thread::sleep(Duration::from_millis(50));
+        let (mut packets, mut control, mut frames) = (Vec::new(), Vec::new(), Vec::new());
+        let mut received = Received {
+            packets: &mut packets,
+            control: &mut control,
+            frames: &mut frames,
+            has_frames: false,
+            dropped: 0,
+        };
+        let mut pool = Pool::new(0);
+        router.connector.recv_packets(now, PathId(0), &mut pool, &mut received).unwrap();
+        assert!(received.has_frames && packets.is_empty(), "{packets:?}");
+        assert!(!router.connector.has_answers());
+        // Only the timer of the link is left, if any.
+        router.run_timers(now.plus_ns(60 * NS_PER_S));
+        assert!(router.verbs(0).is_empty());
     }
 }

@@ -81,6 +81,10 @@ impl Registrations {
                     }
                     None => SocketError::NoRouter("the connection was lost".into()),
                 };
+                // It is not known whether the router has the route.
+                if let Some(path) = client.paths().next() {
+                    client.disconnect_producer(path, &name);
+                }
                 self.fail(&name, error);
                 continue;
             }
