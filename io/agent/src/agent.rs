@@ -110,10 +110,10 @@ impl Agent {
         let (health, observed) = (rest.health(), Arc::clone(&shared));
         router.add_metrics(move || metrics(&health, &observed));
         let (health, observed) = (rest.health(), Arc::clone(&shared));
-        // For messages and the state file.
-        let urls: Vec<String> = config.access.urls().map(|url| without_secrets(url)).collect();
-        let shown = urls.join(" ");
+        let shown: Vec<String> = config.access.urls().map(|url| without_secrets(url)).collect();
+        let shown = shown.join(" ");
         router.set_controller_source(move || controller_status(&shown, &health, &observed));
+        let urls = config.access.urls();
         let state_file = config.state_file.map(|path| StateFile::new(path, config.name, urls));
         let configurer = Configurer {
             rest,

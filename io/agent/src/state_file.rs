@@ -22,8 +22,10 @@ const BYTES_MAX: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StoredConfiguration {
     pub(crate) router: String,
-    /// The controllers that the agent was configured with.
-    pub(crate) urls: Vec<String>,
+    /// The SHA-256 of the URLs of the controllers that the agent was configured with. The URLs
+    /// themselves may contain passwords. Files of version 0.2.0 lack it.
+    #[serde(default)]
+    pub(crate) controllers: String,
     /// When the configuration was received, in milliseconds since 1970.
     pub(crate) received_ms: u64,
     pub(crate) configuration: Configuration,
@@ -33,21 +35,31 @@ pub(crate) struct StoredConfiguration {
 pub(crate) struct StateFile {
     path: PathBuf,
     router: String,
-    urls: Vec<String>,
+    controllers: String,
     /// Whether the last write failed. A failure is logged once, until a write succeeds.
     has_failed: bool,
 }
 
 impl StateFile {
-    pub(crate) fn new(path: PathBuf, router: String, urls: Vec<String>) -> Self {
-        Self { path, router, urls, has_failed: false }
+    /// `urls`: those of the controllers.
+    pub(crate) fn new<'a>(
+        path: PathBuf,
+        router: String,
+        urls: impl Iterator<Item = &'a String>,
+    ) -> Self {
+        // No URL contains a line feed.
+        let lines: Vec<&[u8]> = urls.flat_map(|url| [url.as_bytes(), b"\n"]).collect();
+        Self { path, router, controllers: hex_sha256(&lines), has_failed: false }
     }
 
     /// The stored configuration, if it is for this router and from these controllers.
     pub(crate) fn load(&self) -> Option<StoredConfiguration> {
         let path = self.path.display();
+        let is_own = |stored: &StoredConfiguration| {
+            stored.router == self.router && stored.controllers == self.controllers
+        };
         match read(&self.path) {
-            Ok(stored) if stored.router == self.router && stored.urls == self.urls => Some(stored),
+            Ok(stored) if is_own(&stored) => Some(stored),
             Ok(_) => {
                 tracing::info!(
                     %path,
@@ -67,7 +79,7 @@ impl StateFile {
     pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) -> bool {
         let stored = StoredConfiguration {
             router: self.router.clone(),
-            urls: self.urls.clone(),
+            controllers: self.controllers.clone(),
             received_ms,
             configuration: configuration.clone(),
         };
@@ -88,11 +100,15 @@ impl StateFile {
 }
 
 fn header(content: &[u8]) -> String {
-    let mut line = String::from(HEADER);
-    for octet in sha256(&[content]) {
-        let _ = write!(line, "{octet:02x}");
+    format!("{HEADER}{}\n", hex_sha256(&[content]))
+}
+
+fn hex_sha256(portions: &[&[u8]]) -> String {
+    let mut text = String::new();
+    for octet in sha256(portions) {
+        let _ = write!(text, "{octet:02x}");
     }
-    line + "\n"
+    text
 }
 
 fn read(path: &Path) -> io::Result<StoredConfiguration> {
@@ -135,9 +151,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/edge.configuration");
         let of = |router: &str, url: &str| {
-            StateFile::new(path.clone(), router.into(), vec![url.to_owned()])
+            StateFile::new(path.clone(), router.into(), [url.to_owned()].iter())
         };
-        let mut state_file = of("edge", "http://h");
+        let mut state_file = of("edge", "http://me:one@h/?site=one");
         assert_eq!(state_file.load(), None);
         let prefix = "/data".parse().unwrap();
         let routes = vec![RouteOrder { prefix, router: "one".into(), cost: 1 }];
@@ -148,8 +164,12 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let state = fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(state.permissions().mode() & 0o777, 0o700);
-        assert_eq!(of("core", "http://h").load(), None);
-        assert_eq!(of("edge", "http://other").load(), None);
+        assert_eq!(of("core", "http://me:one@h/?site=one").load(), None);
+        for other in ["http://other", "http://me:two@h/?site=one", "http://me:one@h/?site=two"] {
+            assert_eq!(of("edge", other).load(), None, "{other}");
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("me:one"), "passwords stay in the configuration: {text}");
 
         let whole = fs::read(&path).unwrap();
         for at in [0, HEADER.len() + 3, whole.len() / 2, whole.len() - 1] {
