@@ -247,14 +247,7 @@ fn get(args: Args, span: &Span) -> anyhow::Result<()> {
     }
     synced.map_err(|error| anyhow::anyhow!("{error}; give the command again"))?;
     // The files are complete and verified even if the signer cannot be recorded.
-    let is_recorded = trust.inner.remember().unwrap_or_else(|error| {
-        let error = anyhow::Error::from(error);
-        errln!(
-            "weir: cannot record the signer, so the next download will not notice a different \
-             signer ({error:#}); choose a writable directory with --home or WEIR_HOME"
-        );
-        false
-    });
+    let is_recorded = remember_signers(&trust.inner);
     let signers = Signers { all: &trust.inner.policy().signers, is_recorded };
     report.with_failed(failures.count).print(signers, &mut client, args.json)?;
     match failures.count {
@@ -266,6 +259,30 @@ fn get(args: Args, span: &Span) -> anyhow::Result<()> {
             args.name
         ))),
     }
+}
+
+/// Records new signers, and keeps the certificate of `--certificate`. Returns whether a signer has
+/// been recorded.
+fn remember_signers(trust: &UserTrust) -> bool {
+    let is_recorded = match trust.remember() {
+        Ok(is_recorded) => is_recorded,
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            errln!(
+                "weir: cannot record the signer, so the next download will not notice a different \
+                 signer ({error:#}); choose a writable directory with --home or WEIR_HOME"
+            );
+            return false;
+        }
+    };
+    if let Err(error) = trust.keep_named_certificate() {
+        let error = anyhow::Error::from(error);
+        errln!(
+            "weir: cannot keep the certificate, so the next download needs --certificate again \
+             ({error:#}); choose a writable directory with --home or WEIR_HOME"
+        );
+    }
+    is_recorded
 }
 
 /// Which signers the user trusts.

@@ -79,7 +79,7 @@ impl UserTrust {
     }
 
     /// Uses a certificate that the user has named for this content, because its producer may serve
-    /// none. Its key is treated like any other. [`Self::remember`] keeps it.
+    /// none. Its key is treated like any other. [`Self::keep_named_certificate`] keeps it.
     pub fn use_certificate(&mut self, certificate: Certificate) {
         self.policy.offer_certificate(certificate.wire());
         self.named = Some(certificate);
@@ -96,22 +96,32 @@ impl UserTrust {
             return Ok(is_recorded);
         }
         for signer in &self.policy.signers {
-            let is_new = signer.basis == TrustBasis::FirstUse;
-            let Some(digest) = &signer.key_digest else { continue };
-            if is_new {
+            if let (TrustBasis::FirstUse, Some(digest)) = (signer.basis, &signer.key_digest) {
                 let chain = self.chain.as_ref().ok_or(KeyChainError::NoHome)?;
                 chain.remember_signer(&self.root, digest)?;
                 is_recorded = true;
             }
-            // Without it, the next download could not verify what this signer has signed.
-            if let (Some(named), Some(chain)) = (&self.named, &self.chain)
-                && (is_new || signer.basis == TrustBasis::KnownKey)
-                && named.public_key_digest() == *digest
-            {
-                chain.keep_certificate(named)?;
-            }
         }
         Ok(is_recorded)
+    }
+
+    /// Keeps the certificate of [`Self::use_certificate`], if its signer is one that
+    /// [`Self::remember`] records, now or earlier. Without it, the next download could not verify
+    /// what this signer has signed.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_named_certificate(&self) -> Result<(), KeyChainError> {
+        let (Some(named), Some(chain)) = (&self.named, &self.chain) else { return Ok(()) };
+        let digest = named.public_key_digest();
+        let is_remembered = self.policy.signers.iter().any(|signer| {
+            matches!(signer.basis, TrustBasis::FirstUse | TrustBasis::KnownKey)
+                && signer.key_digest == Some(digest)
+        });
+        if is_remembered && !self.policy.accepts_unverified() {
+            chain.keep_certificate(named)?;
+        }
+        Ok(())
     }
 }
 
@@ -285,12 +295,17 @@ mod tests {
         let mut trust = user.trust("/a");
         trust.use_certificate(certificate(&owner));
         assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::FirstUse));
-        trust.remember().unwrap();
+        assert!(trust.remember().unwrap());
+        let folder = user.chain().dir().join("certificates");
+        std::fs::write(&folder, "no folder").unwrap();
+        trust.keep_named_certificate().expect_err("the signer is recorded all the same");
+        std::fs::remove_file(&folder).unwrap();
+        trust.keep_named_certificate().unwrap();
         let mut trust = user.trust("/a");
         assert_eq!(trust_reason(&mut trust, "/a/f", &owner), Ok(TrustBasis::KnownKey));
         // A certificate that has verified nothing is not kept.
         trust.use_certificate(certificate(&other));
-        trust.remember().unwrap();
+        trust.keep_named_certificate().unwrap();
         let kept: Vec<_> = user.chain().certificates().unwrap();
         assert_eq!(kept, [certificate(&owner)]);
     }
