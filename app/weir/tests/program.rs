@@ -320,22 +320,28 @@ fn doctor_fails_only_if_something_needed_is_missing() {
     assert!(row["fix"].as_str().expect("a command").contains("mkdir -p"), "{row}");
 }
 
-/// A router of another user, which ends when this is dropped.
-struct OtherUsersRouter(Child);
+/// A router, which ends when this is dropped.
+struct RunningRouter(Child);
 
 /// Neither a user nor a group of a system has this number.
 const OTHER_USER: u32 = 64_321;
 const OTHER_GROUP: u32 = 64_322;
 
-impl OtherUsersRouter {
-    fn start(socket: &Path) -> Self {
-        let mut command = Command::new("setpriv");
+impl RunningRouter {
+    fn of_other_user(socket: &Path) -> Self {
         let (user, groups) = (OTHER_USER.to_string(), OTHER_GROUP.to_string());
-        command.args(["--reuid", &user, "--regid", &user, "--groups", &groups, "--inh-caps=-all"]);
+        let ids = ["--reuid", &user, "--regid", &user, "--groups", &groups, "--inh-caps=-all"];
+        let mut command = Command::new("setpriv");
+        command.args(ids);
+        Self::start(command, socket)
+    }
+
+    /// Starts a router with a command that runs another one.
+    fn start(mut command: Command, socket: &Path) -> Self {
         command.arg(env!("CARGO_BIN_EXE_weir")).args(["router", "--unix"]).arg(socket);
         command.args(["--udp", "127.0.0.1:0", "--tcp", "none", "--json"]);
         command.env("XDG_CONFIG_HOME", "/none").stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut router = Self(command.spawn().expect("setpriv starts"));
+        let mut router = Self(command.spawn().expect("it starts"));
         let mut line = String::new();
         let output = router.0.stdout.take().expect("a pipe");
         BufReader::new(output).read_line(&mut line).expect("read");
@@ -344,7 +350,7 @@ impl OtherUsersRouter {
     }
 }
 
-impl Drop for OtherUsersRouter {
+impl Drop for RunningRouter {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -386,7 +392,7 @@ fn doctor_checks_files_for_the_routers_user() {
     let (run, secret) = (make("run", OTHER_GROUP, 0o770), make("secret", 0, 0o700));
     let shared = make("shared", OTHER_GROUP, 0o770);
     let socket = run.join("a.sock");
-    let _router = OtherUsersRouter::start(&socket);
+    let _router = RunningRouter::of_other_user(&socket);
 
     let config = |name: &str, disk: &Path| {
         let path = folder.path().join(name);
@@ -411,6 +417,38 @@ fn doctor_checks_files_for_the_routers_user() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(found(&findings, "configuration")["found"], false, "{findings:#?}");
     assert_eq!(found(&findings, "disk ")["found"], true, "{findings:#?}");
+}
+
+/// What a container has replaced must not run as root of this machine.
+#[test]
+fn doctor_does_not_enter_a_container() {
+    let container = || {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount"]);
+        command
+    };
+    let can_start = container().arg("true").status().is_ok_and(|status| status.success());
+    if !nix::unistd::geteuid().is_root() || !can_start {
+        eprintln!("NOT tested: routers in containers, as it needs root and unshare(1)");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (config, socket) = (folder.path().join("weir.toml"), folder.path().join("a.sock"));
+    fs::write(&config, QUIET).expect("written");
+    let _router = RunningRouter::start(container(), &socket);
+    let (_, findings) = doctor_of(&config, &socket, Path::new("/none"));
+    let user = found(&findings, "user");
+    assert_eq!(user["found"], false, "{user}");
+    assert!(user["fix"].as_str().expect("a text").contains("in the container"), "{user}");
+    assert_has_no_capabilities(&findings);
+}
+
+/// Root of these tests has all capabilities.
+fn assert_has_no_capabilities(findings: &[Value]) {
+    for check in ["locked memory", "receive buffers"] {
+        let row = found(findings, check);
+        assert!(!row["detail"].as_str().expect("a text").contains("CAP_"), "{row}");
+    }
 }
 
 /// The service of a package has a user while it runs, and a folder for its disks.
@@ -441,5 +479,6 @@ fn doctor_checks_files_for_the_stopped_service() {
         assert_eq!(found(&findings, "configuration")["found"], true, "{findings:#?}");
         let user = found(&findings, "user");
         assert!(user["detail"].as_str().expect("a text").starts_with("no-such-user"), "{user}");
+        assert_has_no_capabilities(&findings);
     }
 }

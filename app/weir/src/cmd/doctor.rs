@@ -122,8 +122,9 @@ impl State {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let site = site::check(args.config.as_deref());
-    let mut findings = site.findings;
-    findings.extend(system::check(&site.config, &site.measured, &site.user));
+    let features = system::check(&site.config, &site.measured, &site.user);
+    let mut findings = vec![site.user.finding()];
+    findings.extend(site.findings.into_iter().chain(features));
     // What needs a change comes first. The sort is stable.
     findings.sort_by_key(Finding::state);
     if args.json {

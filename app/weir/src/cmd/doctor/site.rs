@@ -1,8 +1,9 @@
 //! The configuration, and what it needs: sockets, ports, disks and the clock.
 
 use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
@@ -49,12 +50,6 @@ pub(super) fn check(path: Option<&Path>) -> Site {
             true,
             "other machines reject signatures and certificates of this one",
             clock(),
-        ),
-        Finding::new(
-            "user",
-            false,
-            "the router may not have the permissions that are found",
-            user.outcome(),
         ),
         needed("Unix socket", unix_socket(&config.faces.unix, router.as_deref(), &user)),
     ];
@@ -120,24 +115,19 @@ fn is_folder_missing(disk: &DiskSection, user: &RouterUser) -> bool {
 fn configuration(path: Option<&Path>, user: &RouterUser) -> (FileConfig, Outcome) {
     // The router has another working folder.
     let path = path.and_then(|path| std::path::absolute(path).ok());
-    let (config, outcome) = user.run(|| read_configuration(path.as_deref(), user));
-    let config = config.or_else(|| read_configuration(path.as_deref(), user).0);
-    (config.unwrap_or_default(), outcome)
-}
-
-fn read_configuration(path: Option<&Path>, user: &RouterUser) -> (Option<FileConfig>, Outcome) {
-    let file = match ConfigFile::read(path) {
+    let read = || ConfigFile::read(path.as_deref());
+    let file = match user.run(read) {
         Ok(file) => file,
         Err(error) => {
-            let fix = match path {
+            let fix = match &path {
                 Some(path) if is_denied(&error) => user.grant(path),
                 _ => "correct the file; weir router --print-default-config prints all keys".into(),
             };
-            return (None, Outcome::missing(format!("{error:#}"), fix));
+            let config = read().map(|file| file.config).unwrap_or_default();
+            return (config, Outcome::missing(format!("{error:#}"), fix));
         }
     };
-    // Both read further files: certificates, keys, tokens and routes.
-    let outcome = match file.config.to_runtime().map(drop).and_then(|()| agent(&file.config)) {
+    let outcome = match check_content(&file.config, user) {
         Err(error) if is_denied(&error) => {
             let fix = user.grant(Path::new("the file"));
             Outcome::missing(format!("{error:#}"), fix)
@@ -148,7 +138,24 @@ fn read_configuration(path: Option<&Path>, user: &RouterUser) -> (Option<FileCon
             None => Outcome::found("no file: the defaults"),
         },
     };
-    (Some(file.config), outcome)
+    (file.config, outcome)
+}
+
+/// Checks what a configuration names: groups, hosts and further files.
+fn check_content(config: &FileConfig, user: &RouterUser) -> anyhow::Result<()> {
+    let mut config = config.clone();
+    // Names are resolved here, and not as the user; see `Credentials::run`.
+    let mut names = FileConfig::default();
+    names.faces.unix_group = mem::take(&mut config.faces.unix_group);
+    names.controller.url.clone_from(&config.controller.url);
+    names.controller.uris = mem::take(&mut config.controller.uris);
+    let convert = |config: &FileConfig| {
+        config.to_runtime()?;
+        agent(config)
+    };
+    convert(&names)?;
+    // These read certificates, keys, tokens and routes.
+    user.run(|| convert(&config))
 }
 
 fn agent(config: &FileConfig) -> anyhow::Result<()> {
@@ -252,6 +259,12 @@ fn disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {
         }
         Err(_) => return new_disk_file(disk, user),
     };
+    if !is_disk(&metadata) {
+        return Outcome::missing(
+            "it is neither a file nor a block device",
+            "choose another `path` in [[disk]]",
+        );
+    }
     match OpenOptions::new().read(true).write(true).open(path) {
         Ok(_) if metadata.file_type().is_block_device() => Outcome::found("a block device"),
         Ok(_) => {
@@ -263,6 +276,10 @@ fn disk_file(disk: &DiskSection, user: &RouterUser) -> Outcome {
             Outcome::missing(format!("{error}"), format!("{}; {SERVICE_FOLDER}", user.grant(path)))
         }
     }
+}
+
+fn is_disk(metadata: &Metadata) -> bool {
+    metadata.is_file() || metadata.file_type().is_block_device()
 }
 
 /// Whether the file of a disk can be created.
@@ -309,7 +326,8 @@ fn direct_access(disk: &DiskSection, user: &RouterUser) -> Outcome {
         return Outcome::found("switched off (direct = false)");
     }
     let mut options = OpenOptions::new();
-    options.read(true).custom_flags(libc::O_DIRECT);
+    // Opening a FIFO would wait for a writer.
+    options.read(true).custom_flags(libc::O_DIRECT | libc::O_NONBLOCK);
     let opened = match fs::metadata(&disk.path) {
         Ok(_) => options.open(&disk.path),
         // A file without a name, which disappears when it is closed.
@@ -337,6 +355,12 @@ fn direct_outcome(opened: io::Result<()>, grant: impl Fn() -> String) -> Outcome
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
     use super::super::State;
     use super::super::router_user::RUN_AS_ROOT;
     use super::*;
@@ -379,6 +403,24 @@ mod tests {
         assert!(disk_space(lost.disk[0].clone()).is_none());
         let outcome = disk_file(&lost.disk[0]);
         assert!(!outcome.is_found && outcome.fix.contains("/none"), "{outcome:?}");
+    }
+
+    #[test]
+    fn fifo_is_no_disk_and_does_not_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let config = FileConfig::parse(&format!("[[disk]]\npath = {path:?}\n"), "a").unwrap();
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            let user = own_user();
+            let warnings = config.size_warnings(None);
+            direct_access(&config.disk[0], &user);
+            sender.send((warnings, disk_file(&config.disk[0], &user))).unwrap();
+        });
+        let (warnings, outcome) = receiver.recv_timeout(Duration::from_secs(60)).expect("no wait");
+        assert_eq!(warnings, [""; 0]);
+        assert!(!outcome.is_found && outcome.detail.contains("neither"), "{outcome:?}");
     }
 
     #[test]

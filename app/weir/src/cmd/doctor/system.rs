@@ -287,7 +287,6 @@ const LOCKED_BYTES_NEEDED: u64 = 5 << 20;
 
 fn locked_memory(subject: &Subject<'_>) -> Outcome {
     let (config, owner) = (subject.config, subject.process.owner());
-    let has_privilege = has_capability(subject.process, CAP_IPC_LOCK);
     let disks = config.disk.len().max(1) as u64;
     let disk_bytes = config.to_runtime().ok().and_then(|runtime| runtime.disks);
     let disk_bytes = disk_bytes.map_or(LOCKED_BYTES_NEEDED, |disks| {
@@ -297,7 +296,9 @@ fn locked_memory(subject: &Subject<'_>) -> Outcome {
     let needed_bytes = disks * disk_bytes;
     let needed = format!("disks need {}", octets(needed_bytes));
     match subject.process.limit("Max locked memory").map_or(0, |(soft, _)| soft) {
-        _ if has_privilege => Outcome::found(format!("CAP_IPC_LOCK, {owner}")),
+        _ if subject.user.has(CAP_IPC_LOCK) => {
+            Outcome::found(format!("CAP_IPC_LOCK of {}", subject.user.shown()))
+        }
         UNLIMITED => Outcome::found("no limit"),
         soft if soft >= needed_bytes => {
             Outcome::found(format!("at most {}, {owner}; {needed}", octets(soft)))
@@ -353,8 +354,8 @@ fn receive_buffers(subject: &Subject<'_>) -> Outcome {
     let bytes = kernel_number("/proc/sys/net/core/rmem_max");
     match bytes {
         Some(bytes) if bytes >= RECEIVE_BUFFER_BYTES => Outcome::found(octets(bytes)),
-        _ if has_capability(subject.process, CAP_NET_ADMIN) => {
-            Outcome::found(format!("CAP_NET_ADMIN, {}", subject.process.owner()))
+        _ if subject.user.has(CAP_NET_ADMIN) => {
+            Outcome::found(format!("CAP_NET_ADMIN of {}", subject.user.shown()))
         }
         Some(bytes) => Outcome::missing(
             format!("net.core.rmem_max is {}", octets(bytes)),
@@ -366,11 +367,6 @@ fn receive_buffers(subject: &Subject<'_>) -> Outcome {
             format!("on the host: sysctl -w net.core.rmem_max={RECEIVE_BUFFER_BYTES}"),
         ),
     }
-}
-
-fn has_capability(process: &Measured, capability: u32) -> bool {
-    let set = process.status("CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok());
-    set.is_some_and(|set| set >> capability & 1 == 1)
 }
 
 fn shared_memory(_: &Subject<'_>) -> Outcome {

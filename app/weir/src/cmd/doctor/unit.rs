@@ -13,7 +13,7 @@ const SERVICE: &str = "weir-router.service";
 const SOCKET: &str = "weir-router.socket";
 const PROPERTIES: &str = "LoadState,User,Group,DynamicUser,SupplementaryGroups,StateDirectory,\
                           ProtectSystem,ReadWritePaths,PrivateDevices,AmbientCapabilities,\
-                          MemoryMax,MemoryHigh,Listen";
+                          CapabilityBoundingSet,MemoryMax,MemoryHigh,Listen";
 /// A user of the range from which systemd takes dynamic ones (systemd.exec(5)). No file belongs to
 /// it, so it may do what is allowed for all users.
 const DYNAMIC_USER: u32 = 65_519;
@@ -123,8 +123,8 @@ fn credentials<'a>(property: impl Fn(&str) -> &'a str) -> Option<Credentials> {
     let group = group_of(property("Group")).unwrap_or(group);
     groups.extend(property("SupplementaryGroups").split_whitespace().filter_map(group_of));
     let groups = groups.into_iter().map(Gid::as_raw).collect();
-    let capabilities = property("AmbientCapabilities");
-    Some(Credentials::of_service(user, group.as_raw(), groups, capabilities))
+    let (ambient, bounding) = (property("AmbientCapabilities"), property("CapabilityBoundingSet"));
+    Some(Credentials::of_service(user, group.as_raw(), groups, ambient, bounding))
 }
 
 fn group_of(name: &str) -> Option<Gid> {
@@ -140,6 +140,7 @@ mod tests {
     const SHOWN: &str = "StateDirectory=weir\nUser=no-such-user\nGroup=no-such-user\n\
                          DynamicUser=yes\nSupplementaryGroups=6 44\nProtectSystem=strict\n\
                          ReadWritePaths=-/srv/a /srv/b\nAmbientCapabilities=cap_net_bind_service\n\
+                         CapabilityBoundingSet=cap_net_bind_service cap_net_admin\n\
                          MemoryMax=infinity\nMemoryHigh=1048576\n\
                          LoadState=loaded\n\nListen=0.0.0.0:6363 (Stream)\n\
                          Listen=/run/nfd/nfd.sock (Stream)\nLoadState=loaded\n";
