@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
+use nix::libc;
 use nix::sys::statvfs::statvfs;
 use weir_base::units::{Size, approximate_bytes as octets};
 use weir_runtime::{MemoryLimit, installed_memory_bytes, memory_limit_needed_bytes};
@@ -63,7 +64,8 @@ impl FileConfig {
         }
         let enough_bytes = memory_limit_needed_bytes(store_bytes, memory_bytes, index_bytes);
         let limit = limit.filter(|limit| limit.left_bytes < enough_bytes)?;
-        let enough = Size { bytes: enough_bytes.next_multiple_of(1 << 20) };
+        let bytes = enough_bytes.checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX);
+        let enough = Size { bytes };
         Some(Shortage {
             detail: format!("{needed}, and {} leaves {}", limit.name, octets(limit.left_bytes)),
             fix: format!("raise the limit to {enough} or more, or configure less"),
@@ -83,7 +85,10 @@ impl FileConfig {
 
 /// The size of a disk, and 0 if it cannot be opened.
 fn capacity_bytes(disk: &DiskSection) -> u64 {
-    let length = || fs::File::open(&disk.path)?.seek(SeekFrom::End(0));
+    let mut options = fs::File::options();
+    // Opening a FIFO would wait for a writer.
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let length = || options.open(&disk.path)?.seek(SeekFrom::End(0));
     disk.size.map_or_else(|| length().unwrap_or(0), |size| size.bytes)
 }
 
@@ -183,6 +188,9 @@ mod tests {
         assert!(shortage.detail.contains("memory.max leaves 1.00 GiB"), "{shortage:?}");
         assert!(shortage.fix.contains("raise the limit to 11179MiB"), "{shortage:?}");
         assert_eq!(large.memory_shortage(Some(&limit(16 * GIB)), Some(24 * GIB)), None);
+        let largest = config("[store]\nsize = \"16777215TiB\"\n");
+        let shortage = largest.memory_shortage(Some(&limit(GIB)), None).unwrap();
+        assert!(shortage.fix.contains("raise the limit to"), "{shortage:?}");
     }
 
     #[test]
@@ -226,6 +234,8 @@ mod tests {
             format!("[[disk]]\npath = {path:?}\nsize = \"{}KiB\"\n", free_bytes / 1536)
         };
         let (one, two) = (disk("one"), disk("two"));
+        let config =
+            |disks: &str| config(&format!("[disks]\nindex_memory_max = \"64MiB\"\n{disks}"));
         for alone in [&one, &two] {
             assert_eq!(config(alone).size_warnings(None), [""; 0]);
         }
