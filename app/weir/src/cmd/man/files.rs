@@ -15,17 +15,20 @@ struct FilePage {
     summary: &'static str,
     /// Page of the command that reads the file, without its section.
     command: &'static str,
-    /// Whether the command reads the file from a default place.
-    has_places: bool,
+    /// The folders above `weir` with the file, in the order in which the command tries them.
+    folders: &'static [&'static str],
     text: fn() -> String,
 }
+
+/// Those of [`config::default_paths`].
+const DEFAULT_FOLDERS: &[&str] = &["$XDG_CONFIG_HOME", "~/.config", "/etc"];
 
 const PAGES: &[FilePage] = &[
     FilePage {
         name: "weir.toml",
         summary: "configuration of the Weir router",
         command: "weir-router",
-        has_places: true,
+        folders: DEFAULT_FOLDERS,
         text: config::default_config,
     },
     #[cfg(feature = "controller")]
@@ -33,7 +36,7 @@ const PAGES: &[FilePage] = &[
         name: "weir-controller.toml",
         summary: "configuration of the Weir controller",
         command: "weir-controller",
-        has_places: true,
+        folders: DEFAULT_FOLDERS,
         text: || super::super::controller::DEFAULT_CONFIG.to_owned(),
     },
     #[cfg(feature = "gateway")]
@@ -41,7 +44,7 @@ const PAGES: &[FilePage] = &[
         name: "weir-gateway.toml",
         summary: "configuration of the Weir gateway",
         command: "weir-gateway-run",
-        has_places: false,
+        folders: &["/etc"],
         text: || super::super::gateway::DEFAULT_CONFIG.to_owned(),
     },
 ];
@@ -68,18 +71,17 @@ fn render(page: &FilePage, source: &str) -> String {
     roff.control("SH", ["NAME"]);
     roff.text([roman(format!("{} - {}", page.name, page.summary))]);
     roff.control("SH", ["SYNOPSIS"]);
-    roff.text([bold(format!("/etc/weir/{}", page.name))]);
-    if page.has_places {
-        for folder in ["$XDG_CONFIG_HOME", "~/.config"] {
+    for (at, folder) in page.folders.iter().enumerate() {
+        if at > 0 {
             roff.control("br", []);
-            roff.text([bold(format!("{folder}/weir/{}", page.name))]);
         }
+        roff.text([bold(format!("{folder}/weir/{}", page.name))]);
     }
     roff.control("SH", ["DESCRIPTION"]);
     roff.text([roman(
         "Each key is listed with its default. A key that begins with # is not set by default: \
-         remove the # to set it. Keys of a table whose name begins with # belong to that table, \
-         which is not there by default.",
+         remove the # to set it. A table whose heading begins with # is off by default; remove \
+         the # from the heading and from its keys.",
     )]);
     render_items(&items(&(page.text)()), &mut roff);
     roff.control("SH", ["SEE ALSO"]);
@@ -196,6 +198,14 @@ mod tests {
             Item::Keys(vec!["#path = \"/a b\""], vec!["Its path."]),
         ];
         assert_eq!(items(text), expected);
+    }
+
+    #[test]
+    fn places_are_listed_in_the_order_of_use() {
+        let page = render(&PAGES[0], "Weir");
+        let at = |place: &str| page.find(place).expect(place);
+        let (home, machine) = (at("~/.config/weir/weir.toml"), at("/etc/weir/weir.toml"));
+        assert!(at("$XDG_CONFIG_HOME/weir/weir.toml") < home && home < machine, "{page}");
     }
 
     #[test]
