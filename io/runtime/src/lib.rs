@@ -35,7 +35,7 @@ pub use config::{
 };
 pub use contents::Contents;
 pub use contents_request::{ContentsCursor, ContentsError, ContentsPage, Miss};
-pub use control::is_kept_ignored;
+pub use control::{is_kept_ignored, warn_of_certificate};
 pub use error::{StartError, StopError};
 pub use face_quota::FaceLimits;
 pub use handle::{Handle, LocalPort};

@@ -274,15 +274,10 @@ fn filter_of_environment() -> Option<String> {
     std::env::var(EnvFilter::DEFAULT_ENV).ok().filter(|filter| !filter.is_empty())
 }
 
-/// Warns if clients refuse the certificate in this file.
+/// Warns if clients refuse the certificate in this file of a controller or gateway.
 pub(crate) fn warn_of_certificate(path: &Path) {
-    if let Some(problem) = weir_face::certificate_problem(path) {
-        tracing::warn!(
-            path = %path.display(),
-            problem,
-            "clients refuse the certificate; renew it, and restart this program"
-        );
-    }
+    let problem = weir_face::certificate_problem(path);
+    weir_runtime::warn_of_certificate(path.display(), problem, "restart this program");
 }
 
 /// Starts the log, and passes spans to `traces`. The level of the log does not concern spans.

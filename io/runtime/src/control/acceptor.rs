@@ -1,5 +1,6 @@
 //! Listening sockets for connections.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -18,15 +19,23 @@ const TLS_ACCEPTS_PER_S: u32 = 200;
 /// Pause when the process has no file descriptor left, or when too many TLS connections arrive.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Warns if clients refuse the certificate of a listener.
-fn warn_of_certificate(listener: &Listener) {
-    if let Some(problem) = listener.certificate_problem() {
+/// How often the certificates are checked, because they expire while the router runs.
+const CERTIFICATE_CHECK_NS: u64 = 24 * 3600 * NS_PER_S;
+
+/// Warns if clients refuse a certificate. `next`: what happens, or must be done, after its renewal.
+pub fn warn_of_certificate(shown: impl Display, problem: Option<String>, next: &str) {
+    if let Some(problem) = problem {
         tracing::warn!(
-            listener = %listener.local_uri(),
+            certificate = %shown,
             problem,
-            "clients refuse the certificate; renew it, and the router reads the new files"
+            "clients refuse the certificate; renew it, and {next}"
         );
     }
+}
+
+fn warn_of_listener(listener: &Listener) {
+    let next = "the router reads the new files";
+    warn_of_certificate(listener.local_uri(), listener.certificate_problem(), next);
 }
 
 /// All listeners, and when they must be tried again without an event from the kernel.
@@ -37,6 +46,7 @@ pub(super) struct Acceptor {
     reload_failures: RateLimitedLog,
     tls_budget: TlsBudget,
     handshakes: Handshakes,
+    check_certificates_at: Instant,
 }
 
 impl Acceptor {
@@ -49,7 +59,6 @@ impl Acceptor {
         for (index, listener) in listeners.iter_mut().enumerate() {
             registry.register(listener, Token(first + index), Interest::READABLE)?;
         }
-        listeners.iter().for_each(warn_of_certificate);
         let handshakes = Handshakes::new(registry.try_clone()?, first + listeners.len());
         let (failures, reload_failures) = (RateLimitedLog::default(), RateLimitedLog::default());
         Ok(Self {
@@ -59,11 +68,13 @@ impl Acceptor {
             reload_failures,
             tls_budget: TlsBudget::default(),
             handshakes,
+            check_certificates_at: Instant::ZERO,
         })
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.again_at.into_iter().chain(self.handshakes.next_wakeup()).min()
+        let check_at = Some(self.check_certificates_at);
+        [self.again_at, self.handshakes.next_wakeup(), check_at].into_iter().flatten().min()
     }
 
     pub(super) fn failed_handshakes(&self) -> u64 {
@@ -121,7 +132,7 @@ impl Acceptor {
             None => {}
             Some(Ok(())) => {
                 tracing::info!(listener = %listener.local_uri(), "read the changed certificate");
-                warn_of_certificate(listener);
+                warn_of_listener(listener);
             }
             Some(Err(error)) => {
                 if let Some(count) = self.reload_failures.add(now) {
@@ -140,9 +151,14 @@ impl Acceptor {
         self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Accepts on all listeners, if a retry is due. Drops handshakes that take too long.
+    /// Accepts on all listeners, if a retry is due. Drops handshakes that take too long. Warns of
+    /// expired certificates.
     pub(super) fn run_timers(&mut self, now: Instant) -> Vec<Socket> {
         self.handshakes.run_timers(now);
+        if self.check_certificates_at <= now {
+            self.check_certificates_at = now.plus_ns(CERTIFICATE_CHECK_NS);
+            self.listeners.iter().for_each(warn_of_listener);
+        }
         if self.again_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
@@ -183,6 +199,20 @@ impl TlsBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn certificates_are_checked_daily() {
+        let poll = mio::Poll::new().unwrap();
+        let mut acceptor = Acceptor::new(Vec::new(), poll.registry(), 0).unwrap();
+        let mut now = Instant::from_ns(NS_PER_S);
+        assert!(acceptor.next_wakeup().is_some_and(|at| at <= now));
+        for _ in 0..2 {
+            acceptor.run_timers(now);
+            let next = acceptor.next_wakeup().unwrap();
+            assert_eq!(next, now.plus_ns(CERTIFICATE_CHECK_NS));
+            now = next;
+        }
+    }
 
     #[test]
     fn tls_accepts_are_limited_per_second() {

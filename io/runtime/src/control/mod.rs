@@ -52,6 +52,7 @@ use weir_store::HoldingsConfig;
 use weir_wire::{LpHeader, Name, PacketView};
 
 use self::acceptor::Acceptor;
+pub use self::acceptor::warn_of_certificate;
 use self::contents::Contents;
 use self::disks::Disks;
 use self::erasures::Erasures;
