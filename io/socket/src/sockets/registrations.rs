@@ -75,14 +75,15 @@ impl Registrations {
         for name in due {
             let prefix = self.prefixes.get_mut(name.value()).expect("it is there");
             if prefix.registered.is_some() && prefix.tries >= TRIES_MAX {
-                let error = match client.paths().next() {
+                let path = client.paths().next();
+                let error = match path {
                     Some(_) => {
                         prefix_refused(&name, "it does not answer management commands".into())
                     }
                     None => SocketError::NoRouter("the connection was lost".into()),
                 };
                 // It is not known whether the router has the route.
-                if let Some(path) = client.paths().next() {
+                if let Some(path) = path {
                     client.disconnect_producer(path, &name);
                 }
                 self.fail(&name, error);
