@@ -92,7 +92,7 @@ impl NdnConnector {
         }
     }
 
-    /// Sends a command. `subject`: `None` if nobody waits for the answer. Returns the name of the
+    /// Sends a command. `subject`: `None` if the answer is not needed. Returns the name of the
     /// command, or `None` if it cannot be sent.
     fn send_command(
         &mut self,
@@ -203,7 +203,7 @@ impl NdnConnector {
         if !self.pending.contains(name) {
             return false;
         }
-        // Nobody may wait for the answer any more.
+        // The answer may no longer be needed.
         let Some(subject) = self.pending.take(name) else { return true };
         let result = match (header.nack, &data) {
             (Some(reason), _) => Err(RegistrationError::Unreachable(reason)),

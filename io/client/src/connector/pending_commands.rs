@@ -8,11 +8,11 @@ use weir_wire::{Name, NameView};
 /// An answer that arrives later than this is not recognized.
 const ANSWER_WAIT_NS: u64 = 30 * NS_PER_S;
 
-/// The commands that a connector has sent for itself, and what each is about. A command that nobody
-/// waits for any more stays here, because its answer may be late and is no packet for the caller.
+/// The commands that a connector has sent for itself, and what each is about. A command whose answer
+/// is no longer needed stays here, because that answer may be late and is no packet for the caller.
 /// The name of an answer does not show that: callers send commands below the same prefixes.
 pub(super) struct PendingCommands<S> {
-    /// `None`: nobody waits for the answer.
+    /// `None`: the answer is not needed.
     by_name: BTreeMap<Name, Option<S>>,
     /// All of `by_name`, and some that were answered, in the order in which they were sent.
     by_age: VecDeque<(Instant, Name)>,
@@ -32,7 +32,7 @@ impl<S> PendingCommands<S> {
         self.by_name.insert(name, subject);
     }
 
-    /// Nobody waits for the answer to this command any more.
+    /// The answer to this command is no longer needed.
     pub(super) fn forget(&mut self, name: &Name) {
         if let Some(subject) = self.by_name.get_mut(name) {
             *subject = None;

@@ -113,7 +113,8 @@ async fn old_database(folder: &TempDir, steps: usize) -> DatabaseLocation {
     let sql = "INSERT INTO plans (number, parent, object, made_ms, body) \
                VALUES ($1, $2, $3, 9, $4)";
     for plan in [plan(3, 0, "/a"), plan(4, 0, "/b"), end(5, 4, "/b")] {
-        let query = sqlx::query(sql).bind(signed(plan.number)).bind(signed(plan.parent));
+        let query =
+            sqlx::query(sql).bind(saturating_i64(plan.number)).bind(saturating_i64(plan.parent));
         let query = query.bind(plan.object.to_string()).bind(json(&plan));
         query.execute(&pool).await.unwrap();
     }
