@@ -8,9 +8,9 @@ use weir_wire::{Name, NameView};
 /// An answer that arrives later than this is not recognized.
 const ANSWER_WAIT_NS: u64 = 30 * NS_PER_S;
 
-/// The commands that a connector has sent for itself, and what each is about. A command whose answer
-/// is no longer needed stays here, because that answer may be late and is no packet for the caller.
-/// The name of an answer does not show that: callers send commands below the same prefixes.
+/// The commands that a connector has sent for itself, and what each is about. A command whose
+/// answer is no longer needed stays here, because that answer may be late and is no packet for the
+/// caller. The name of an answer does not show that: callers send commands below the same prefixes.
 pub(super) struct PendingCommands<S> {
     /// `None`: the answer is not needed.
     by_name: BTreeMap<Name, Option<S>>,

@@ -1,7 +1,7 @@
 //! Whole objects from a producer socket to a consumer socket.
 
-use std::io::BufRead as _;
-use std::time::Instant;
+use std::io::{BufRead as _, ErrorKind};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use weir_base::units::{Size, Time};
@@ -9,8 +9,9 @@ use weir_base::{NS_PER_S, Packet};
 use weir_scenario::trial::{Publication, SignatureScope};
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, SigningMode, Word,
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Reader, SigningMode, Word,
 };
+use weir_wire::Name;
 
 use super::super::super::proc::own_cpu_ns;
 use super::super::keys::Key;
@@ -82,7 +83,7 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
     loop {
         read_input_line()?;
         let (before, cpu_before_ns) = (Instant::now(), own_cpu_ns());
-        let mut reader = consumer.fetch(&prefix)?;
+        let mut reader = first_answer(&consumer, &prefix, before)?;
         let mut octets = 0;
         let mut head = Vec::new();
         loop {
@@ -108,5 +109,20 @@ pub(super) fn consume(spec: &RoleSpec) -> Result<(), RoleError> {
             return Err(RoleError::Failed("was verified in another way than requested".into()));
         }
         print_line(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
+    }
+}
+
+/// Fetches an object whose producer may still be signing it, which can take longer than a consumer
+/// waits for an answer.
+fn first_answer(consumer: &Consumer, name: &Name, since: Instant) -> Result<Reader, RoleError> {
+    loop {
+        let mut reader = consumer.fetch(name)?;
+        match reader.fill_buf() {
+            Err(error)
+                if error.kind() == ErrorKind::TimedOut
+                    && since.elapsed() < Duration::from_nanos(WAIT_MAX.ns) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(reader),
+        }
     }
 }
