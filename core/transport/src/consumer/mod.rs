@@ -365,7 +365,7 @@ impl Consumer {
                 self.transfer.inventory.set_metadata(metadata.clone(), is_whole);
                 self.discovery.set_version(metadata.versioned.clone());
                 let target = self.discovery.target();
-                let stored = stored.map(|why| self.transfer.error_of(target.name(), why));
+                let stored = stored.map(|why| Box::new(self.transfer.error_of(target.name(), why)));
                 out.events.push(ConsumerEvent::Found { metadata, stored });
             }
             Step::BadMetadata(error) => self.on_bad_metadata(now, error, out),

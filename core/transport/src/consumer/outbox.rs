@@ -67,7 +67,7 @@ pub enum ConsumerEvent {
         metadata: Metadata,
         /// The metadata came from a store and may not be the latest, because the producer could
         /// not be reached, for this reason.
-        stored: Option<ConsumerError>,
+        stored: Option<Box<ConsumerError>>,
     },
     /// It is known whether there is a digest manifest. Without one, every segment is verified by
     /// its signature.

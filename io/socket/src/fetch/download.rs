@@ -364,6 +364,7 @@ impl Download {
                             .by_face
                             .keys()
                             .all(|(_, face)| *face == Some(FaceId::CONTENT_STORE));
+                    let stored = stored.map(|error| *error);
                     let found = Found { metadata, stored, is_from_local_store };
                     self.spans.found(&found);
                     let output = services.host.output(self.id, &found);

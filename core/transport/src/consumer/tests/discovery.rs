@@ -158,7 +158,7 @@ fn found_reason(fixture: &mut Fixture) -> Option<ConsumerError> {
     fixture.data_with(&name, &metadata_of("/a/54=%01"));
     fixture.verify(true);
     match fixture.out.events.pop() {
-        Some(ConsumerEvent::Found { stored, .. }) => stored,
+        Some(ConsumerEvent::Found { stored, .. }) => stored.map(|error| *error),
         other => panic!("{other:?}"),
     }
 }
