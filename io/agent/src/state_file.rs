@@ -23,8 +23,7 @@ const BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct StoredConfiguration {
     pub(crate) router: String,
     /// The SHA-256 of the URLs of the controllers that the agent was configured with. The URLs
-    /// themselves may contain passwords. Files of version 0.2.0 lack it.
-    #[serde(default)]
+    /// themselves may contain passwords.
     pub(crate) controllers: String,
     /// When the configuration was received, in milliseconds since 1970.
     pub(crate) received_ms: u64,
